@@ -212,6 +212,8 @@ func play(role string) error {
 				return err
 			}
 		}
+	case "preflight":
+		return Preflight(everything)
 	case "deaf": // does not mind its stdin
 		_, err := os.Stdout.WriteString("1\n")
 		for err == nil {
