@@ -8,6 +8,7 @@ import (
 
 	"spillway/loadtest/faults"
 	"spillway/wire"
+	"spillway/xdp"
 )
 
 // Limits and addresses of a rack.
@@ -49,8 +50,16 @@ type Config struct {
 	HomeRate uint64
 	// Faults are injected at every worker's port, each way.
 	Faults faults.Rates
+	// Aggregator sizes the aggregator; its zero value is xdp's default.
+	Aggregator xdp.Config
 	// Log takes the rack's messages; nil discards them.
 	Log *slog.Logger
+}
+
+// Validate says what is wrong with the configuration, if anything.
+func (c *Config) Validate() error {
+	copied := *c
+	return copied.setDefaults()
 }
 
 func (c *Config) setDefaults() error {

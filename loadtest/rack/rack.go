@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"spillway/loadtest/faults"
+	"spillway/xdp"
 )
 
 // A Rack is a set of namespaces joined by links. Its methods are safe for
@@ -21,6 +22,10 @@ type Rack struct {
 	homePort port
 	ports    []port           // of the workers
 	injector *faults.Injector // nil without faults
+
+	aggregator *xdp.Aggregator
+	mode       xdp.Mode
+	homeIndex  int // of the home's interface, inside its namespace
 
 	mu        sync.Mutex // guards processes; held for no call that blocks
 	processes []*Process
@@ -57,7 +62,10 @@ func New(ctx context.Context, config Config) (r *Rack, err error) {
 			return r, err
 		}
 	}
-	return r, r.addFaults()
+	if err := r.addFaults(); err != nil {
+		return r, err
+	}
+	return r, r.startAggregator()
 }
 
 // addHome makes the aggregator's namespace and its link.
@@ -149,6 +157,9 @@ func (r *Rack) InHome(f func() error) error { return r.home.do(f) }
 func (r *Rack) Close() error {
 	var all []error
 	all = append(all, r.stopProcesses())
+	if r.aggregator != nil {
+		all = append(all, r.aggregator.Close())
+	}
 	if r.injector != nil {
 		all = append(all, r.injector.Close())
 	}

@@ -16,7 +16,7 @@ import (
 // returns how many arrive before a quarter of a second of silence.
 func blast(t *testing.T, r *Rack, count int, ecn bool) (arrived, marked int, order []int) {
 	t.Helper()
-	home := socket(t, r.InHome, HomeAddr().String()+":9700")
+	home := socket(t, r.InHome, HomeAddr().String()+plainPort)
 	worker := socket(t, inWorker(r, 0), WorkerAddr(0).String()+":0")
 	if err := home.SetReadBuffer(4 << 20); err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestFaultsSeeSegments(t *testing.T) {
 	if err := raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_SEGMENT, 1000) }); err != nil || set != nil {
 		t.Fatal(err, set)
 	}
-	to := net.UDPAddr{IP: HomeAddr().AsSlice(), Port: 9700}
+	to := net.UDPAddr{IP: HomeAddr().AsSlice(), Port: 5000}
 	for range 20 {
 		if _, err := worker.WriteToUDP(make([]byte, 50_000), &to); err != nil {
 			t.Fatal(err)
