@@ -72,8 +72,8 @@ const (
 	dataChunk
 )
 
-// prepare checks the collective and lays out its seqs from position first.
-func (c *Collective) prepare(first uint64, elements int) error {
+// Validate says what is wrong with the buffer or the operation, if anything is.
+func (c *Collective) Validate() error {
 	switch {
 	case c.F32 != nil && c.I32 != nil:
 		return errors.New("a collective has a float32 and an int32 buffer")
@@ -85,6 +85,14 @@ func (c *Collective) prepare(first uint64, elements int) error {
 		return fmt.Errorf("%w: %d", wire.ErrOp, uint8(c.Op))
 	case c.F32 != nil && c.Op != wire.Sum:
 		return fmt.Errorf("%s is not defined for float32", c.Op)
+	}
+	return nil
+}
+
+// prepare checks the collective and lays out its seqs from position first.
+func (c *Collective) prepare(first uint64, elements int) error {
+	if err := c.Validate(); err != nil {
+		return err
 	}
 	*c = Collective{F32: c.F32, I32: c.I32, Op: c.Op, elements: elements, first: first, exponents: c.exponents[:0], known: c.known[:0]}
 	c.length = len(c.F32) + len(c.I32)
