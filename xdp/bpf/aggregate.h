@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
+/* One packet through the aggregator: membership, job, slot, answer. The rules
+ * are those of docs/protocol.md, section 3, in the same order. */
+#pragma once
+
+#include "answer.h"
+#include "counters.h"
+#include "elements.h"
+#include "parse.h"
+
+/* What the slot made of a packet: an enum counter and these. */
+#define VERDICT_EVENT 0xff
+#define VERDICT_ABANDONED (1 << 8) /* the old content was not complete */
+#define VERDICT_SATURATED (1 << 9) /* this merge left the int32 range */
+#define VERDICT_PUBLISH (1 << 10)  /* the packet's elements are the RESULT now, for all */
+#define VERDICT_EMITTED (1 << 11)  /* likewise, for all or for the sender alone */
+
+struct outcome {
+	__u32 verdict;
+	__u8 flags;  /* the slot's */
+	__u64 have;  /* the slot's bitmap, if it is of this chunk */
+	__u64 words; /* of the elements put into the packet, for the checksum */
+};
+
+static __always_inline int drop(struct job_counters *c, enum counter why)
+{
+	count(c, why);
+	return XDP_DROP;
+}
+
+static __always_inline int drop_jobless(enum counter why)
+{
+	__u32 index = max_jobs;
+	struct job_counters *c = bpf_map_lookup_elem(&counters, &index);
+
+	if (c)
+		count(c, why);
+	return XDP_DROP;
+}
+
+/* The payload of a slot and how many elements it has room for. */
+static __always_inline void *payload_of(const struct job *job, __u32 offset, __u32 *capacity)
+{
+	__u32 index = job->payload_base + offset;
+
+	switch (job->class) {
+	case CLASS_32:
+		*capacity = 32;
+		return bpf_map_lookup_elem(&payload_32_map, &index);
+	case CLASS_64:
+		*capacity = 64;
+		return bpf_map_lookup_elem(&payload_64_map, &index);
+	case CLASS_256:
+		*capacity = 256;
+		return bpf_map_lookup_elem(&payload_256_map, &index);
+	case CLASS_832:
+		*capacity = 832;
+		return bpf_map_lookup_elem(&payload_832_map, &index);
+	}
+	return NULL;
+}
+
+/* WIRE_ECN when the packet met congestion (CE: both ECN bits). Without a branch,
+ * which would double what the verifier explores. */
+static __always_inline __u8 congestion_mark(const struct frame *f)
+{
+	__u8 tos = *(volatile __u8 *)&ip_of(f)->tos;
+
+	return (tos & tos >> 1 & 1) << 3;
+}
+
+/* Everything that changes a slot is in this function; its caller holds nothing.
+ *
+ * The verdict goes by way of the slot's memory, so that the verifier forgets
+ * which branch made it: the loops are explored once for each class of slots and
+ * not for each branch besides. */
+static __always_inline struct outcome visit_slot(struct slot *slot, const struct job *job,
+						 const struct elements *e, __u32 elems,
+						 __u32 tenant)
+{
+	struct outcome out = {};
+	const struct frame *f = e->frame;
+	__u64 bitmap = wire_bitmap(wire_of(f));
+	__u32 seq = bpf_ntohl(wire_of(f)->seq);
+	__u8 op = wire_of(f)->op;
+	__u8 flags = wire_of(f)->flags & (WIRE_SATURATED | WIRE_PARTIAL | WIRE_ECN);
+	bool store = false, merge = false;
+	__u32 verdict;
+
+	flags |= congestion_mark(f);
+
+	bpf_spin_lock(&slot->lock);
+	bool present = slot->tenant == tenant;
+	__s32 ahead = seq - slot->seq;
+
+	if (wire_of(f)->type == WIRE_DATA) {
+		if (!present || ahead > 0) {
+			verdict = COUNT_CLAIMED;
+			if (present && !slot->complete)
+				verdict |= VERDICT_ABANDONED;
+			store = true;
+		} else if (ahead < 0) {
+			verdict = COUNT_STALE;
+		} else if (slot->op != op || slot->elems != elems) {
+			verdict = COUNT_MISMATCH;
+		} else if (slot->complete) {
+			verdict = COUNT_RESULT_RESENT | VERDICT_EMITTED;
+		} else if (!(slot->bitmap & bitmap)) {
+			verdict = COUNT_MERGED;
+			merge = true;
+		} else if (!(bitmap & ~slot->bitmap)) {
+			verdict = COUNT_PENDING;
+		} else if (!(slot->bitmap & ~bitmap)) {
+			verdict = COUNT_REPLACED;
+			store = true;
+		} else {
+			verdict = COUNT_OVERLAP;
+		}
+	} else if (!present || ahead > 0) {
+		/* A RESULT nobody asked for, or a PROBE of what is not here. */
+		verdict = wire_of(f)->type == WIRE_RESULT ? COUNT_UNSOLICITED : COUNT_PENDING;
+	} else if (ahead < 0) {
+		verdict = COUNT_STALE;
+	} else if (wire_of(f)->type == WIRE_PROBE) {
+		verdict = slot->complete ? COUNT_PENDING : COUNT_SOLICITED;
+	} else if (slot->op != op || slot->elems != elems) {
+		verdict = COUNT_MISMATCH;
+	} else if (slot->complete) {
+		verdict = COUNT_DUPLICATE_RESULT;
+	} else {
+		verdict = COUNT_RESTORED;
+		store = true;
+	}
+	slot->verdict = verdict;
+
+	if (store) {
+		slot->seq = seq;
+		slot->tenant = tenant;
+		slot->op = op;
+		slot->elems = elems;
+		slot->bitmap = bitmap;
+		slot->flags = flags;
+		slot->complete = 0;
+		elements_store(e);
+	} else if (merge) {
+		slot->bitmap |= bitmap;
+		slot->flags |= flags;
+		if (op == WIRE_SUM) {
+			if (elements_add(e)) {
+				elements_saturate(e);
+				slot->flags |= WIRE_SATURATED;
+				slot->verdict |= VERDICT_SATURATED;
+			}
+		} else if (op == WIRE_MAX) {
+			elements_max(e);
+		} else {
+			elements_min(e);
+		}
+	}
+	barrier();
+	if (store || merge) {
+		verdict = slot->verdict;
+		/* A restored RESULT is final also when it is PARTIAL. */
+		if (slot->bitmap == job->full || (verdict & VERDICT_EVENT) == COUNT_RESTORED) {
+			slot->complete = 1;
+			slot->verdict = verdict | VERDICT_PUBLISH | VERDICT_EMITTED;
+		}
+	}
+	barrier();
+	if (slot->verdict & VERDICT_EMITTED)
+		out.words = elements_emit(e);
+	out.verdict = slot->verdict;
+	out.flags = slot->flags;
+	if (slot->tenant == tenant && slot->seq == seq)
+		out.have = slot->bitmap;
+	bpf_spin_unlock(&slot->lock);
+	return out;
+}
+
+static __always_inline int aggregate(struct xdp_md *ctx)
+{
+	struct frame *f;
+
+	switch (parse(ctx, &f)) {
+	case PARSED_FOREIGN:
+		return XDP_PASS;
+	case PARSED_TRUNCATED:
+		return drop_jobless(COUNT_BAD_LENGTH);
+	case PARSED_WHOLE:
+		break;
+	}
+
+	__u8 type = wire_of(f)->type;
+	__u32 elems = bpf_ntohs(wire_of(f)->elems);
+
+	if (wire_of(f)->version != WIRE_VERSION)
+		return drop_jobless(COUNT_BAD_VERSION);
+	if (type != WIRE_DATA && type != WIRE_RESULT && type != WIRE_PROBE)
+		return drop_jobless(COUNT_BAD_TYPE);
+	if (wire_of(f)->flags & ~WIRE_KNOWN_FLAGS)
+		return drop_jobless(COUNT_BAD_FLAGS);
+	if (wire_of(f)->op > WIRE_MIN)
+		return drop_jobless(COUNT_BAD_OP);
+	if ((type == WIRE_PROBE) != (elems == 0) || elems > WIRE_MAX_ELEMENTS)
+		return drop_jobless(COUNT_BAD_ELEMS);
+	if (bpf_ntohs(udp_of(f)->len) != sizeof(struct udphdr) + sizeof(struct wire_header) + elems * 4)
+		return drop_jobless(COUNT_BAD_LENGTH);
+
+	__u32 id = bpf_ntohs(wire_of(f)->job);
+	struct job *job = bpf_map_lookup_elem(&jobs, &id);
+
+	if (!job || !job->active || ip_of(f)->daddr != job->home)
+		return drop_jobless(COUNT_UNKNOWN_JOB);
+
+	struct job_counters *c = bpf_map_lookup_elem(&counters, &id);
+
+	if (!c)
+		return XDP_DROP;
+	if (wire_of(f)->generation != job->generation)
+		return drop(c, COUNT_BAD_GENERATION);
+	if (bpf_ntohl(wire_of(f)->cookie) != job->cookie)
+		return drop(c, COUNT_BAD_COOKIE);
+	if (elems > job->elements)
+		return drop(c, COUNT_BAD_ELEMS);
+
+	struct member_key key = { .addr = ip_of(f)->saddr, .job = id };
+	struct member *member = bpf_map_lookup_elem(&members, &key);
+
+	if (!member)
+		return drop(c, COUNT_NOT_MEMBER);
+
+	__u64 bitmap = wire_bitmap(wire_of(f));
+
+	/* A RESULT carries everybody's bits; short of that it must say so. */
+	if (type == WIRE_RESULT ? (bitmap != job->full &&
+				   (!(wire_of(f)->flags & WIRE_PARTIAL) || (bitmap & ~job->full)))
+				: (bitmap & ~member->bits) != 0)
+		return drop(c, COUNT_BAD_BITMAP);
+	if (!bitmap)
+		return drop(c, COUNT_BAD_BITMAP);
+
+	__u32 offset = bpf_ntohl(wire_of(f)->seq) & job->ring_mask;
+	__u32 slot_index = job->slot_base + offset;
+	struct slot *slot = bpf_map_lookup_elem(&slots, &slot_index);
+	struct elements e = {
+		.frame = f,
+		.data_end = (void *)(long)ctx->data_end,
+		.zero = job->zero,
+	};
+
+	e.payload = payload_of(job, offset, &e.capacity);
+	if (!slot || !e.payload || elems > e.capacity)
+		return drop(c, COUNT_INTERNAL);
+
+	count(c, type == WIRE_DATA ? COUNT_DATA : type == WIRE_RESULT ? COUNT_RESULT : COUNT_PROBE);
+
+	struct outcome out = visit_slot(slot, job, &e, elems, tenant_of(id, job->generation));
+
+	__u32 event = out.verdict & VERDICT_EVENT;
+
+	if (event < COUNT_END)
+		count(c, event);
+	if (congestion_mark(f))
+		count(c, COUNT_ECN);
+	if (out.verdict & VERDICT_ABANDONED)
+		count(c, COUNT_ABANDONED);
+	if (out.verdict & VERDICT_SATURATED)
+		count(c, COUNT_SATURATED);
+
+	if (out.verdict & VERDICT_EMITTED) {
+		bool publish = out.verdict & VERDICT_PUBLISH;
+
+		if (publish) {
+			count(c, COUNT_PUBLISHED);
+			address_all(f, job);
+		} else {
+			address_sender(f);
+		}
+		make_result(f, out.have, out.flags, out.words);
+		return publish ? send_all(job) : XDP_TX;
+	}
+
+	bool changed = event == COUNT_CLAIMED || event == COUNT_MERGED || event == COUNT_REPLACED;
+	bool solicit = event == COUNT_SOLICITED || (changed && (wire_of(f)->flags & WIRE_RESEND));
+
+	if (!solicit && event != COUNT_PENDING)
+		return XDP_DROP;
+	f = make_short(ctx, elems * 4, solicit ? WIRE_SOLICIT : WIRE_PENDING, out.have);
+	if (!f)
+		return drop(c, COUNT_INTERNAL);
+	if (solicit) {
+		if (changed)
+			count(c, COUNT_SOLICITED);
+		address_all(f, job);
+	} else {
+		address_sender(f);
+	}
+	finish_ip(ip_of(f));
+	return solicit ? send_all(job) : XDP_TX;
+}

@@ -1,0 +1,223 @@
+package xdp
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/cilium/ebpf"
+
+	"spillway/wire"
+)
+
+// Errors of AddJob and RemoveJob that callers decide on.
+var (
+	ErrJobExists = errors.New("job is already there")
+	ErrNoJob     = errors.New("no such job")
+	ErrNoSlots   = errors.New("not enough free slots")
+)
+
+// Job is what the aggregator knows of a job.
+type Job struct {
+	ID         uint16
+	Generation uint8
+	Cookie     uint32
+	Elements   int // E: a multiple of 32 from 32 to 832
+	Window     int // W; the job takes wire.RingSize(W) slots
+	Workers    int // 1 to 64
+	// Home is the address DATA comes to and the first of HomePorts ports.
+	Home      netip.AddrPort
+	HomePorts uint16
+	// Group is the multicast group for RESULT and SOLICIT. Not valid: unicast,
+	// a copy for each member by the replicator.
+	Group      netip.Addr
+	WorkerPort uint16
+	// Members say who may send what; all bits of the job must be covered.
+	Members []Member
+}
+
+// Member is a source address of a job.
+type Member struct {
+	Addr netip.Addr
+	Bits uint64 // what packets from Addr may carry; one bit for a worker
+	// MAC and Ifindex say where copies for this member go; unicast jobs need them.
+	MAC     net.HardwareAddr
+	Ifindex int
+}
+
+// installed is a job that is in the maps.
+type installed struct {
+	class   int
+	slots   span
+	members []aggregatorMemberKey
+}
+
+// Validate says what is wrong with the job, if anything.
+func (j *Job) Validate() error {
+	switch {
+	case j.Elements < wire.MinElements || j.Elements > wire.MaxElements || j.Elements%wire.ElementStep != 0:
+		return fmt.Errorf("job %d: %d elements a chunk: want a multiple of %d from %d to %d",
+			j.ID, j.Elements, wire.ElementStep, wire.MinElements, wire.MaxElements)
+	case j.Window < 1 || j.Window > 1<<20:
+		return fmt.Errorf("job %d: window %d: want 1 to %d chunks", j.ID, j.Window, 1<<20)
+	case j.Workers < 1 || j.Workers > wire.MaxChildren:
+		return fmt.Errorf("job %d: %d workers: want 1 to %d", j.ID, j.Workers, wire.MaxChildren)
+	case !j.Home.Addr().Is4() || j.Home.Port() == 0:
+		return fmt.Errorf("job %d: home %v: want an IPv4 address and a port", j.ID, j.Home)
+	case j.HomePorts == 0 || j.HomePorts&(j.HomePorts-1) != 0:
+		return fmt.Errorf("job %d: %d home ports: want a power of two", j.ID, j.HomePorts)
+	case j.WorkerPort == 0:
+		return fmt.Errorf("job %d: no worker port", j.ID)
+	case j.Group.IsValid() && (!j.Group.Is4() || !j.Group.IsMulticast()):
+		return fmt.Errorf("job %d: group %v: want an IPv4 multicast address", j.ID, j.Group)
+	case len(j.Members) > wire.MaxChildren:
+		return fmt.Errorf("job %d: %d members: want at most %d", j.ID, len(j.Members), wire.MaxChildren)
+	}
+	var bits uint64
+	seen := make(map[netip.Addr]bool)
+	for _, m := range j.Members {
+		switch {
+		case !m.Addr.Is4():
+			return fmt.Errorf("job %d: member %v: want an IPv4 address", j.ID, m.Addr)
+		case seen[m.Addr]:
+			return fmt.Errorf("job %d: member %v is there twice", j.ID, m.Addr)
+		case m.Addr == j.Home.Addr():
+			return fmt.Errorf("job %d: member %v is the home itself", j.ID, m.Addr)
+		case m.Bits == 0 || m.Bits&^wire.FullBitmap(j.Workers) != 0:
+			return fmt.Errorf("job %d: member %v: bits %#x of a job of %d workers", j.ID, m.Addr, m.Bits, j.Workers)
+		case !j.Group.IsValid() && (len(m.MAC) != 6 || m.Ifindex <= 0):
+			return fmt.Errorf("job %d: member %v: a job without a multicast group needs its MAC address and interface", j.ID, m.Addr)
+		}
+		seen[m.Addr] = true
+		bits |= m.Bits
+	}
+	if bits != wire.FullBitmap(j.Workers) {
+		return fmt.Errorf("job %d: nobody may send bits %#x", j.ID, wire.FullBitmap(j.Workers)&^bits)
+	}
+	return nil
+}
+
+// AddJob installs a job; packets of it count from the moment it returns. Either
+// all of the job is there afterwards or nothing of it.
+func (a *Aggregator) AddJob(j Job) error {
+	if err := j.Validate(); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	first, last := a.config.FirstPort, a.config.FirstPort+a.config.Ports-1
+	switch {
+	case uint32(j.ID) >= a.config.MaxJobs:
+		return fmt.Errorf("job %d: this aggregator has room for ids below %d", j.ID, a.config.MaxJobs)
+	case j.Home.Port() < first || j.Home.Port()+j.HomePorts-1 > last:
+		return fmt.Errorf("job %d: home ports %d to %d: this aggregator listens on %d to %d",
+			j.ID, j.Home.Port(), j.Home.Port()+j.HomePorts-1, first, last)
+	case a.jobs[j.ID] != nil:
+		return fmt.Errorf("job %d: %w", j.ID, ErrJobExists)
+	}
+	in := &installed{class: classFor(j.Elements)}
+	ring := wire.RingSize(j.Window)
+	offset, err := a.regions[in.class].take(ring)
+	if err != nil {
+		return fmt.Errorf("job %d of %d elements a chunk, window %d: %w", j.ID, j.Elements, j.Window, err)
+	}
+	in.slots = span{offset, ring}
+	if err := a.install(&j, in); err != nil {
+		return errors.Join(fmt.Errorf("install job %d: %w", j.ID, err), a.uninstall(j.ID, in))
+	}
+	a.jobs[j.ID] = in
+	return nil
+}
+
+func (a *Aggregator) install(j *Job, in *installed) error {
+	base := a.regions[in.class].base + in.slots.first
+	for i := range in.slots.count {
+		if err := a.objects.Slots.Put(base+i, aggregatorSlot{}); err != nil {
+			return fmt.Errorf("clear slot %d: %w", base+i, err)
+		}
+	}
+	if err := a.clearCounters(uint32(j.ID)); err != nil {
+		return err
+	}
+	for i, m := range j.Members {
+		key := aggregatorMemberKey{Addr: networkOrder(m.Addr), Job: uint32(j.ID)}
+		if err := a.objects.Members.Put(key, aggregatorMember{Bits: m.Bits}); err != nil {
+			return fmt.Errorf("member %v: %w", m.Addr, err)
+		}
+		in.members = append(in.members, key)
+		if j.Group.IsValid() {
+			continue
+		}
+		copyTo := aggregatorReplica{Addr: networkOrder(m.Addr), Ifindex: uint32(m.Ifindex)}
+		copy(copyTo.Mac[:], m.MAC)
+		if err := a.objects.Replicas.Put(uint32(j.ID)*wire.MaxChildren+uint32(i), copyTo); err != nil {
+			return fmt.Errorf("replica %v: %w", m.Addr, err)
+		}
+	}
+	job := aggregatorJob{
+		Full:        wire.FullBitmap(j.Workers),
+		Cookie:      j.Cookie,
+		Home:        networkOrder(j.Home.Addr()),
+		RingMask:    in.slots.count - 1,
+		SlotBase:    base,
+		PayloadBase: in.slots.first,
+		HomePort:    swap16(j.Home.Port()),
+		WorkerPort:  swap16(j.WorkerPort),
+		Elements:    uint16(j.Elements),
+		Class:       uint8(in.class),
+		Generation:  j.Generation,
+		Replicas:    uint8(len(j.Members)),
+		Active:      1,
+	}
+	if j.Group.IsValid() {
+		job.Group = networkOrder(j.Group)
+	}
+	if err := a.objects.Jobs.Put(uint32(j.ID), job); err != nil {
+		return fmt.Errorf("parameters: %w", err)
+	}
+	return nil
+}
+
+// RemoveJob takes a job out; its packets are refused from then on.
+func (a *Aggregator) RemoveJob(id uint16) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	in := a.jobs[id]
+	if in == nil {
+		return fmt.Errorf("job %d: %w", id, ErrNoJob)
+	}
+	delete(a.jobs, id)
+	return a.uninstall(id, in)
+}
+
+// uninstall undoes install, also one that stopped half-way. A packet that is in
+// the program at this moment may still write to the slots; whoever gets them
+// next takes what it leaves for another tenant's.
+func (a *Aggregator) uninstall(id uint16, in *installed) error {
+	errs := []error{a.objects.Jobs.Put(uint32(id), aggregatorJob{})}
+	for _, key := range in.members {
+		if err := a.objects.Members.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	a.regions[in.class].give(in.slots)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("remove job %d: %w", id, err)
+	}
+	return nil
+}
+
+// networkOrder is the address as the program sees it: its bytes as they are on
+// the wire, read as an integer of the machine.
+func networkOrder(addr netip.Addr) uint32 {
+	b := addr.As4()
+	return binary.NativeEndian.Uint32(b[:])
+}
+
+func swap16(port uint16) uint16 {
+	var b [2]byte
+	binary.BigEndian.PutUint16(b[:], port)
+	return binary.NativeEndian.Uint16(b[:])
+}
