@@ -12,8 +12,7 @@ import (
 // leave as one segmented super-packet, the home's RESULTs are coalesced where
 // they enter the bridge, and the worker's socket gets them in bunches again.
 var (
-	// homePortOffload: XDP_TX on a veth delivers into the peer's NAPI, which exists
-	// only with GRO on; forwarding GRO coalesces datagrams that no local socket asked for.
+	// homePortOffload: forwarding GRO coalesces datagrams that no local socket asked for.
 	homePortOffload = map[string]bool{"rx-gro": true, "rx-udp-gro-forwarding": true}
 	workerOffload   = map[string]bool{"rx-gro": true}
 

@@ -7,9 +7,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -138,7 +135,10 @@ func tryFeatures(n *namespace, config *Config) []Lack {
 		})
 	}
 	try("native XDP on veth", "use a kernel with CONFIG_BPF_SYSCALL and CONFIG_BPF_JIT, 5.15 or newer", func() error {
-		return n.do(func() error { return tryXDP(at.Attrs().Index) })
+		return n.do(func() error {
+			r, err := newReceiver(at.Attrs().Index)
+			return errors.Join(err, r.close())
+		})
 	})
 	try("programs at clsact hooks", module("CONFIG_NET_CLS_BPF, CONFIG_NET_CLS_ACT and CONFIG_NET_SCH_INGRESS", "-a cls_bpf sch_ingress"),
 		func() error { return tryHooks(n, at, config) })
@@ -158,23 +158,6 @@ func tryVeth(n *namespace, name string, mtu int) (netlink.Link, error) {
 		return nil, fmt.Errorf("find the peer: %w", err)
 	}
 	return veth, errors.Join(n.link.LinkSetUp(veth), n.link.LinkSetUp(peer))
-}
-
-func tryXDP(ifindex int) error {
-	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name:         "preflight",
-		Type:         ebpf.XDP,
-		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()}, // XDP_PASS
-		License:      "Dual MIT/GPL",
-	})
-	if err != nil {
-		return fmt.Errorf("load a program: %w", err)
-	}
-	attached, err := link.AttachXDP(link.XDPOptions{Program: program, Interface: ifindex, Flags: link.XDPDriverMode})
-	if err != nil {
-		return errors.Join(fmt.Errorf("attach a program: %w", err), program.Close())
-	}
-	return errors.Join(attached.Close(), program.Close())
 }
 
 // tryHooks attaches the fault programs, which do nothing when there are no faults. The aggregator's

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"spillway/loadtest/faults"
@@ -17,14 +18,13 @@ import (
 var everything = Config{Workers: 1, Elements: 832, Rate: 500_000_000, Faults: faults.Rates{Loss: 0.01, Reorder: 0.01}}
 
 func TestPreflight(t *testing.T) {
-	before := namespaces(t)
+	leaks, files := goleak.IgnoreCurrent(), openFiles(t)
 	if err := Preflight(everything); err != nil {
 		t.Error(err)
 	}
-	for ns := range namespaces(t) {
-		if !before[ns] {
-			t.Errorf("namespace %s is left", ns)
-		}
+	goleak.VerifyNone(t, leaks)
+	if now := openFiles(t); now > files {
+		t.Errorf("%d files are open, %d before", now, files)
 	}
 }
 

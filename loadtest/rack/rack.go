@@ -25,7 +25,8 @@ type Rack struct {
 
 	aggregator *xdp.Aggregator
 	mode       xdp.Mode
-	homeIndex  int // of the home's interface, inside its namespace
+	receiver   *receiver // at the switch's port of the home
+	homeIndex  int       // of the home's interface, inside its namespace
 
 	mu        sync.Mutex // guards processes; held for no call that blocks
 	processes []*Process
@@ -81,6 +82,13 @@ func (r *Rack) addHome(bridge netlink.Link) (err error) {
 		settings = homePortSingly
 	}
 	if err := offload(r.sw, r.homePort.name, settings); err != nil {
+		return err
+	}
+	err = r.sw.do(func() (err error) {
+		r.receiver, err = newReceiver(r.homePort.index)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	return shape(r.sw.link, r.homePort.index, r.config.HomeRate)
@@ -160,6 +168,7 @@ func (r *Rack) Close() error {
 	if r.aggregator != nil {
 		all = append(all, r.aggregator.Close())
 	}
+	all = append(all, r.receiver.close())
 	if r.injector != nil {
 		all = append(all, r.injector.Close())
 	}

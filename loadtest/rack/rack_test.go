@@ -61,6 +61,16 @@ func namespaces(t *testing.T) map[string]bool {
 	return found
 }
 
+// inode is the identity of a rack's namespace, as namespaces lists it.
+func inode(t *testing.T, n *namespace) string {
+	t.Helper()
+	target, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", int(n.handle)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return target
+}
+
 func openFiles(t *testing.T) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -87,18 +97,23 @@ func links(t *testing.T) []string {
 func build(t *testing.T, config Config) *Rack {
 	t.Helper()
 	leaks := goleak.IgnoreCurrent()
-	before, files, linksBefore := namespaces(t), openFiles(t), links(t)
+	files, linksBefore := openFiles(t), links(t)
 	r, err := New(context.Background(), config)
 	if err != nil {
 		t.Fatal(err)
+	}
+	var own []string
+	for _, n := range append([]*namespace{r.sw, r.home}, r.workers...) {
+		own = append(own, inode(t, n))
 	}
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
 		goleak.VerifyNone(t, leaks)
-		for ns := range namespaces(t) {
-			if !before[ns] {
+		held := namespaces(t)
+		for _, ns := range own {
+			if held[ns] {
 				t.Errorf("namespace %s is left", ns)
 			}
 		}
@@ -180,17 +195,16 @@ func TestEverybodyReachesTheHome(t *testing.T) {
 }
 
 func TestCancelledBuildLeavesNothing(t *testing.T) {
-	before := namespaces(t)
+	leaks, files := goleak.IgnoreCurrent(), openFiles(t)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	reason := errors.New("changed my mind")
 	cancel(reason)
 	if _, err := New(ctx, Config{Workers: 3}); !errors.Is(err, reason) {
 		t.Errorf("got %v", err)
 	}
-	for ns := range namespaces(t) {
-		if !before[ns] {
-			t.Errorf("namespace %s is left", ns)
-		}
+	goleak.VerifyNone(t, leaks)
+	if now := openFiles(t); now > files {
+		t.Errorf("%d files are open, %d before", now, files)
 	}
 }
 
@@ -228,7 +242,17 @@ func play(role string) error {
 		if err != nil {
 			return err
 		}
-		var pids []int
+		var said struct {
+			PIDs       []int
+			Namespaces []string
+		}
+		for _, n := range append([]*namespace{r.sw, r.home}, r.workers...) {
+			ns, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", int(n.handle)))
+			if err != nil {
+				return err
+			}
+			said.Namespaces = append(said.Namespaces, ns)
+		}
 		for rank := range 2 {
 			p, err := r.StartWorker(rank, Command{Env: []string{"SPILLWAY_TEST_ROLE=deaf"}})
 			if err != nil {
@@ -238,9 +262,9 @@ func play(role string) error {
 			if err := p.Receive(context.Background(), &up); err != nil {
 				return err
 			}
-			pids = append(pids, p.PID())
+			said.PIDs = append(said.PIDs, p.PID())
 		}
-		if err := out.Encode(pids); err != nil {
+		if err := out.Encode(said); err != nil {
 			return err
 		}
 		select {}
