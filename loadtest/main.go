@@ -42,11 +42,13 @@ func Main() int {
 func execute(ctx context.Context, args []string, s streams) int {
 	err := newApp(s).RunContext(ctx, args)
 	var usage *usageError
-	var exit cli.ExitCoder // the library's own, for a help topic that does not exist
+	// The library's own error, for a help topic that does not exist. Not looked for in
+	// the chain: the error of a process that ended badly has an exit code too.
+	_, exit := err.(cli.ExitCoder)
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, &usage), errors.As(err, &exit):
+	case errors.As(err, &usage), exit:
 		fmt.Fprintf(s.err, "spill-load: %v\nRun 'spill-load help' for what there is.\n", err)
 		return exitUsage
 	case ctx.Err() != nil:
