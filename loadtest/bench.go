@@ -35,6 +35,7 @@ beside it a bare byte-swap-and-add loop over the same elements.
   merge_ns      a contribution that is merged, the full path
   publish_ns    the last contribution of a chunk, which becomes the RESULT
   bare_ns       the bare loop
+  merge_ratio, publish_ratio   medians of their ratios to it within a round
   payload_gbps  10^9 bits of elements a second that one core takes in at merge_ns`,
 		Flags: []cli.Flag{
 			&cli.IntSliceFlag{Name: "elements", Aliases: []string{"e"}, Value: cli.NewIntSlice(32, 64, 256, 832), Usage: "elements a packet, several with commas"},
@@ -92,9 +93,9 @@ func bench(ctx context.Context, o *benchOptions, s streams) error {
 
 func writeBench(w io.Writer, results []xdp.BenchResult) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "elements\tmerge ns\tpublish ns\tbare ns\tpayload Gbit/s\t")
+	fmt.Fprintln(t, "elements\tmerge ns\tpublish ns\tbare ns\tmerge/bare\tpublish/bare\tpayload Gbit/s\t")
 	for _, r := range results {
-		fmt.Fprintf(t, "%d\t%.1f\t%.1f\t%.1f\t%.2f\t\n", r.Elements, r.MergeNS, r.PublishNS, r.BareNS, r.PayloadGbps)
+		fmt.Fprintf(t, "%d\t%.0f\t%.0f\t%.0f\t%.2f\t%.2f\t%.1f\t\n", r.Elements, r.MergeNS, r.PublishNS, r.BareNS, r.MergeRatio, r.PublishRatio, r.PayloadGbps)
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("write the report: %w", err)

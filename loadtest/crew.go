@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
 	"spillway/loadtest/rack"
 )
 
@@ -36,13 +38,22 @@ func (c *crew) ask(ctx context.Context, question func(rank int) any) ([]answer, 
 		}
 	}
 	answers := make([]answer, len(c.processes))
+	listening, ctx := errgroup.WithContext(ctx)
+	for rank, p := range c.processes {
+		listening.Go(func() error { return p.Receive(ctx, &answers[rank]) })
+	}
+	// When one process has ended there is no use in waiting for the others' collectives to fail.
+	if err := listening.Wait(); err != nil {
+		return nil, err
+	}
+	return answers, failures(answers)
+}
+
+// failures is an error that says what failed at which ranks; nil if nothing did.
+func failures(answers []answer) error {
 	failed := map[string][]string{}
 	var said []string
-	for rank, p := range c.processes {
-		a := &answers[rank]
-		if err := p.Receive(ctx, a); err != nil {
-			return nil, err
-		}
+	for rank, a := range answers {
 		if a.Error != "" {
 			if failed[a.Error] == nil {
 				said = append(said, a.Error)
@@ -54,7 +65,7 @@ func (c *crew) ask(ctx context.Context, question func(rank int) any) ([]answer, 
 	for _, message := range said {
 		all = append(all, fmt.Errorf("all-reduce at rank %s: %s", strings.Join(failed[message], ", "), message))
 	}
-	return answers, errors.Join(all...)
+	return errors.Join(all...)
 }
 
 // explain says how a process ended that could not be written to.

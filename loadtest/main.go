@@ -42,18 +42,15 @@ func Main() int {
 func execute(ctx context.Context, args []string, s streams) int {
 	err := newApp(s).RunContext(ctx, args)
 	var usage *usageError
-	// The library's own error, for a help topic that does not exist. Not looked for in
-	// the chain: the error of a process that ended badly has an exit code too.
-	_, exit := err.(cli.ExitCoder)
+	// The library's own is for a help topic that does not exist. It is not looked for
+	// further down: a worker process's *exec.ExitError has the same method.
+	_, topic := err.(cli.ExitCoder)
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, &usage), exit:
+	case topic, errors.As(err, &usage):
 		fmt.Fprintf(s.err, "spill-load: %v\nRun 'spill-load help' for what there is.\n", err)
 		return exitUsage
-	case ctx.Err() != nil:
-		fmt.Fprintf(s.err, "spill-load: %v\n", context.Cause(ctx))
-		return exitFailure
 	default:
 		fmt.Fprintf(s.err, "spill-load: %v\n", err)
 		return exitFailure

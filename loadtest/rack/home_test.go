@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"golang.org/x/net/ipv4"
+	"golang.org/x/sys/unix"
 
+	"spillway/loadtest/faults"
 	"spillway/wire"
 	"spillway/xdp"
 )
@@ -39,8 +41,8 @@ func join(t *testing.T, r *Rack, job Job, rank int) *member {
 	return m
 }
 
-func (m *member) send(t *testing.T, r *Rack, seq uint32, elements []int32) {
-	t.Helper()
+// packet is the member's DATA for a chunk.
+func (m *member) packet(seq uint32, elements []int32) []byte {
 	h := wire.Header{Version: wire.Version, Type: wire.Data, Job: m.job.ID, Generation: m.job.Generation, Cookie: m.job.Cookie,
 		Seq: seq, Bitmap: 1 << m.rank, Elems: uint16(len(elements))}
 	packet := make([]byte, wire.HeaderSize, wire.MaxPacket)
@@ -48,7 +50,12 @@ func (m *member) send(t *testing.T, r *Rack, seq uint32, elements []int32) {
 	for _, e := range elements {
 		packet = binary.BigEndian.AppendUint32(packet, uint32(e))
 	}
-	if _, err := m.conn.WriteToUDPAddrPort(packet, r.homeAddrPort()); err != nil {
+	return packet
+}
+
+func (m *member) send(t *testing.T, r *Rack, seq uint32, elements []int32) {
+	t.Helper()
+	if _, err := m.conn.WriteToUDPAddrPort(m.packet(seq, elements), r.homeAddrPort()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -125,5 +132,83 @@ func TestSumsThroughTheHome(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// RESULTs of a burst cross the bridge as super-packets, unless there are faults to inject.
+func TestResultsCrossInBunches(t *testing.T) {
+	for _, rates := range []faults.Rates{{}, {Loss: 1e-9}} {
+		t.Run(fmt.Sprintf("faults=%t", rates.Any()), func(t *testing.T) {
+			const workers, chunks, elements = 2, 16, 256
+			r := build(t, Config{Workers: workers, Elements: elements, Faults: rates})
+			job := Job{ID: 1, Window: 32}
+			if err := r.AddJob(job); err != nil {
+				t.Fatal(err)
+			}
+			var members []*member
+			for rank := range workers {
+				members = append(members, join(t, r, job, rank))
+				option(t, members[rank].conn, unix.IPPROTO_UDP, unix.UDP_SEGMENT, wire.HeaderSize+4*elements)
+				option(t, members[rank].conn, unix.IPPROTO_UDP, unix.UDP_GRO, 1)
+			}
+			for _, m := range members {
+				var burst []byte
+				for seq := range uint32(chunks) {
+					burst = append(burst, m.packet(seq, make([]int32, elements))...)
+				}
+				if _, err := m.conn.WriteToUDPAddrPort(burst, r.homeAddrPort()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, m := range members {
+				got, reads := 0, 0
+				for buffer := make([]byte, 1<<16); got < chunks*(wire.HeaderSize+4*elements); reads++ {
+					if err := m.conn.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+						t.Fatal(err)
+					}
+					n, err := m.conn.Read(buffer)
+					if err != nil {
+						t.Fatalf("after %d bytes: %v", got, err)
+					}
+					got += n
+				}
+				// A receiving host may coalesce as well, so that reads alone would not tell.
+				t.Logf("rank %d got %d bytes in %d reads", m.rank, got, reads)
+			}
+			forwarded := packetsForwarded(t, r)
+			if bunched := forwarded < chunks; bunched == rates.Any() {
+				t.Errorf("%d packets left the switch for worker 0", forwarded)
+			}
+			all, err := r.Faults()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rates.Any() && (all.Uplink.Packets != workers*chunks || all.Downlink.Packets != workers*chunks) {
+				t.Errorf("%d packets up and %d down met the dice, %d each way were sent", all.Uplink.Packets, all.Downlink.Packets, workers*chunks)
+			}
+		})
+	}
+}
+
+// packetsForwarded is how often the switch has sent something to worker 0.
+func packetsForwarded(t *testing.T, r *Rack) uint64 {
+	t.Helper()
+	link, err := r.sw.link.LinkByName(r.ports[0].name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return link.Attrs().Statistics.TxPackets
+}
+
+// option sets a socket option.
+func option(t *testing.T, conn *net.UDPConn, level, name, value int) {
+	t.Helper()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var set error
+	if err := raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), level, name, value) }); err != nil || set != nil {
+		t.Fatal(err, set)
 	}
 }

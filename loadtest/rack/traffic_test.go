@@ -21,21 +21,10 @@ func blast(t *testing.T, r *Rack, count int, ecn bool) (arrived, marked int, ord
 	if err := home.SetReadBuffer(4 << 20); err != nil {
 		t.Fatal(err)
 	}
-	control := func(c *net.UDPConn, option, value int) {
-		t.Helper()
-		raw, err := c.SyscallConn()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var set error
-		if err := raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, option, value) }); err != nil || set != nil {
-			t.Fatal(err, set)
-		}
-	}
 	if ecn {
-		control(worker, unix.IP_TOS, 2)
+		option(t, worker, unix.IPPROTO_IP, unix.IP_TOS, 2)
 	}
-	control(home, unix.IP_RECVTOS, 1)
+	option(t, home, unix.IPPROTO_IP, unix.IP_RECVTOS, 1)
 	sent := make(chan error, 1)
 	go func() {
 		packet := make([]byte, 1000)
@@ -133,7 +122,8 @@ func TestFaults(t *testing.T) {
 				}
 				highest = max(highest, i)
 			}
-			if c.rates.Reorder == 0 && late > 0 && c.rates.Duplicate == 0 {
+			// A few are late by themselves, when the sender moves to another core.
+			if c.rates.Reorder == 0 && late > count/100 && c.rates.Duplicate == 0 {
 				t.Errorf("%d packets are out of order", late)
 			}
 			if c.rates.Reorder > 0 {
@@ -160,14 +150,7 @@ func TestFaultsDoNotMarkNotECT(t *testing.T) {
 func TestFaultsSeeSegments(t *testing.T) {
 	r := build(t, Config{Workers: 1, Faults: faults.Rates{Loss: 0.5}})
 	worker := socket(t, inWorker(r, 0), WorkerAddr(0).String()+":0")
-	raw, err := worker.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var set error
-	if err := raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_SEGMENT, 1000) }); err != nil || set != nil {
-		t.Fatal(err, set)
-	}
+	option(t, worker, unix.IPPROTO_UDP, unix.UDP_SEGMENT, 1000)
 	to := net.UDPAddr{IP: HomeAddr().AsSlice(), Port: 5000}
 	for range 20 {
 		if _, err := worker.WriteToUDP(make([]byte, 50_000), &to); err != nil {
