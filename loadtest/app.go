@@ -32,13 +32,17 @@ behind, however it ends.
   sudo spill-load run --size 4kB --iterations 1000       latency of small messages
   sudo spill-load run --rate 500mbit --loss 1%           what loss costs
   sudo spill-load bench                                  the aggregator alone, a packet
+  sudo spill-load demo                                   a training job, without loss and with
 
 Exit codes: 0 done and every bit right; 1 failure, a wrong bit, or interrupted
 by a signal; 2 a command line that cannot be meant.`,
 		Commands: []*cli.Command{
 			runCommand(s),
 			benchCommand(s),
+			demoCommand(s),
+			benchmarksCommand(s),
 			workerCommand(s),
+			demoWorkerCommand(s),
 		},
 		Reader:               s.in,
 		Writer:               s.out,

@@ -1,0 +1,12 @@
+// Package worker is Spillway's library for training processes: Join a job as one rank, AllReduce tensors in place.
+//
+// All ranks issue the same collectives in the same order; nothing else is negotiated. A collective returns the same bits at every
+// rank, or the same error. Nothing hangs: when no chunk has been summed for the job's silence, every collective in flight fails
+// with a MissingRanksError or a HomeSilentError.
+//
+// Errors come in two kinds. After most (a NonFiniteError, a SaturatedError) the job goes on and the next collective is good. After
+// those with ErrBroken in their chain this worker can take no further part: close it and join again, with a new generation of the job.
+// A generation, with its cookie, is to be used once: the home remembers the sums of the last one that used it.
+//
+// The protocol itself is package engine, the numbers are package fixedpoint, the sockets package transport.
+package worker

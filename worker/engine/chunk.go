@@ -1,0 +1,93 @@
+package engine
+
+import "spillway/wire"
+
+// chunk is the state of one outstanding seq: opened, and without its RESULT.
+type chunk struct {
+	collective *Collective
+	lastSent   int64 // when its DATA was last sent
+	lastAsked  int64 // when the home was last asked about it, by DATA or PROBE: the order of the suspects
+	have       uint64
+	prev, next int32 // neighbours among the suspects
+	index      int32 // number of the data chunk, or group of the exponent chunk
+	group      int32 // of a data chunk: the group that its exponent is in
+	sends      uint32
+	elems      uint16
+	kind       chunkKind
+	op         wire.Op
+
+	done       bool // its RESULT is in
+	held       bool // the home has this rank's contribution
+	haveKnown  bool
+	probed     bool
+	solicited  bool // a SOLICIT for it was seen
+	wantResend bool // it is among the resends
+}
+
+// open fills in the chunk at an offset of a collective.
+func (ch *chunk) open(c *Collective, offset int) {
+	kind, index, group := c.at(offset)
+	elems, op := c.size(kind, index)
+	*ch = chunk{collective: c, kind: kind, index: int32(index), group: int32(group), elems: uint16(elems), op: op, prev: none, next: none}
+}
+
+// waits reports whether the chunk cannot be sent yet, because its exponent is not known.
+func (ch *chunk) waits() bool {
+	return ch.kind == dataChunk && ch.collective.F32 != nil && !ch.collective.known[ch.group]
+}
+
+// none is the end of a list of chunks.
+const none = -1
+
+// order is the list of the chunks that were sent and have no RESULT, the longest not asked about first. Chunks are named by their
+// place in the window's array.
+type order struct{ head, tail int32 }
+
+func (o *order) remove(chunks []chunk, i int32) {
+	ch := &chunks[i]
+	if ch.prev != none {
+		chunks[ch.prev].next = ch.next
+	} else {
+		o.head = ch.next
+	}
+	if ch.next != none {
+		chunks[ch.next].prev = ch.prev
+	} else {
+		o.tail = ch.prev
+	}
+	ch.prev, ch.next = none, none
+}
+
+func (o *order) push(chunks []chunk, i int32) {
+	chunks[i].prev, chunks[i].next = o.tail, none
+	if o.tail != none {
+		chunks[o.tail].next = i
+	} else {
+		o.head = i
+	}
+	o.tail = i
+}
+
+// queue is a first-in-first-out queue of positions with a fixed capacity, a power of two.
+type queue struct {
+	positions  []uint64
+	head, tail uint64
+}
+
+func newQueue(capacity uint32) queue { return queue{positions: make([]uint64, capacity)} }
+
+func (q *queue) empty() bool { return q.head == q.tail }
+
+// full reports whether push would lose the oldest entry.
+func (q *queue) full() bool { return q.tail-q.head == uint64(len(q.positions)) }
+
+func (q *queue) push(position uint64) {
+	q.positions[q.tail&uint64(len(q.positions)-1)] = position
+	q.tail++
+}
+
+func (q *queue) peek() uint64 { return q.positions[q.head&uint64(len(q.positions)-1)] }
+
+func (q *queue) pop() { q.head++ }
+
+func (q *queue) reset() { q.head = q.tail }

@@ -1,0 +1,296 @@
+package engine
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"spillway/wire"
+	"spillway/worker/fixedpoint"
+)
+
+// Collective is one all-reduce: exactly one of F32 (with Op SUM) and I32 is set. The result replaces the input in place, chunk by
+// chunk; after an error the content is undefined. The caller leaves the buffer alone from Submit until Completed has returned it.
+type Collective struct {
+	F32 []float32
+	I32 []int32
+	Op  wire.Op
+
+	err       error
+	following *Collective // in the order of issue
+
+	elements, length int    // E, and N of this collective
+	first, end       uint64 // its positions, [first, end)
+	chunks, groups   int    // C data chunks; exponent chunks after the descriptor
+
+	// Of float32: for each data chunk this rank's exponent, once its group is scanned, and then the reduced one, once it is known.
+	exponents []int32
+	known     []bool // for each group: exponents are the reduced ones
+
+	// What failed this collective without breaking the job, by its first data chunk (its seq for partial), so that every rank
+	// names the same whatever the order of arrival. Zero values: nothing did.
+	failed       bool
+	nonFinite    fault
+	saturated    fault
+	partial      fault
+	disagreement *DisagreementError
+}
+
+// fault is the first place where something was found.
+type fault struct {
+	found bool
+	place int
+	what  uint64 // the rank of a non-finite value, the missing ranks of a partial sum
+}
+
+func (f *fault) note(place int, what uint64) {
+	if !f.found || place < f.place {
+		*f = fault{true, place, what}
+	}
+}
+
+// Err is the outcome, nil for success; it is set when Completed has returned the collective.
+func (c *Collective) Err() error { return c.err }
+
+// The lanes of the descriptor (docs/protocol.md section 5).
+const (
+	descriptorElements = 32
+	laneLength         = 0
+	laneKind           = 2
+	laneExponents      = 8
+	// descriptorGroup is how many exponents ride in the descriptor.
+	descriptorGroup = descriptorElements - laneExponents
+)
+
+// chunkKind says what a seq of a collective is.
+type chunkKind uint8
+
+const (
+	descriptorChunk chunkKind = iota
+	exponentChunk
+	dataChunk
+)
+
+// Validate says what is wrong with the buffer or the operation, if anything is.
+func (c *Collective) Validate() error {
+	switch {
+	case c.F32 != nil && c.I32 != nil:
+		return errors.New("a collective has a float32 and an int32 buffer")
+	case len(c.F32) == 0 && len(c.I32) == 0:
+		return errors.New("the buffer is empty")
+	case max(len(c.F32), len(c.I32)) > math.MaxInt32:
+		return fmt.Errorf("a buffer of %d elements is longer than %d", max(len(c.F32), len(c.I32)), math.MaxInt32)
+	case c.Op > wire.Min:
+		return fmt.Errorf("%w: %d", wire.ErrOp, uint8(c.Op))
+	case c.F32 != nil && c.Op != wire.Sum:
+		return fmt.Errorf("%s is not defined for float32", c.Op)
+	}
+	return nil
+}
+
+// prepare checks the collective and lays out its seqs from position first.
+func (c *Collective) prepare(first uint64, elements int) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	*c = Collective{F32: c.F32, I32: c.I32, Op: c.Op, elements: elements, first: first, exponents: c.exponents[:0], known: c.known[:0]}
+	c.length = len(c.F32) + len(c.I32)
+	c.chunks = (c.length + elements - 1) / elements
+	if c.F32 != nil && c.chunks > descriptorGroup {
+		c.groups = (c.chunks - descriptorGroup + elements - 1) / elements
+	}
+	c.end = first + uint64(1+c.groups+c.chunks)
+	return nil
+}
+
+// kind is the collective's own, as the descriptor says it.
+func (c *Collective) kind() Kind {
+	if c.F32 != nil {
+		return dtypeFloat32<<4 | Kind(c.Op)
+	}
+	return dtypeInt32<<4 | Kind(c.Op)
+}
+
+// at says what the chunk at an offset from first is: for an exponent chunk index is its group; for a data chunk index is its
+// number, and group that of its exponent.
+func (c *Collective) at(offset int) (kind chunkKind, index, group int) {
+	switch {
+	case offset == 0:
+		return descriptorChunk, 0, 0
+	case c.groups == 0:
+		return dataChunk, offset - 1, 0
+	case offset == 1:
+		return exponentChunk, 1, 0
+	case offset < 2+descriptorGroup:
+		return dataChunk, offset - 2, 0
+	}
+	// From here on blocks of one exponent chunk and the data of the group before it; the last block has data only.
+	t := offset - 2 - descriptorGroup
+	block := min(t/(c.elements+1)+1, c.groups)
+	t -= (block - 1) * (c.elements + 1)
+	if block < c.groups {
+		if t == 0 {
+			return exponentChunk, block + 1, 0
+		}
+		t--
+	}
+	return dataChunk, descriptorGroup + (block-1)*c.elements + t, block
+}
+
+// members are the data chunks of a group, [from, to).
+func (c *Collective) members(group int) (from, to int) {
+	if group == 0 {
+		return 0, min(c.chunks, descriptorGroup)
+	}
+	from = descriptorGroup + (group-1)*c.elements
+	return from, min(c.chunks, from+c.elements)
+}
+
+// dataOffset is the offset from first of the first data chunk of a group; the others follow it.
+func (c *Collective) dataOffset(group int) int {
+	switch {
+	case c.groups == 0:
+		return 1
+	case group == 0:
+		return 2
+	case group < c.groups:
+		return 2 + descriptorGroup + (group-1)*(c.elements+1) + 1
+	default:
+		return 2 + descriptorGroup + (group-1)*(c.elements+1)
+	}
+}
+
+// extent is the range of elements of a data chunk.
+func (c *Collective) extent(chunk int) (from, to int) {
+	from = chunk * c.elements
+	return from, min(c.length, from+c.elements)
+}
+
+// size is the number of elements that a chunk has on the wire, and op what combines them.
+func (c *Collective) size(kind chunkKind, index int) (elems int, op wire.Op) {
+	switch kind {
+	case descriptorChunk:
+		return descriptorElements, wire.Max
+	case exponentChunk:
+		from, to := c.members(index)
+		return to - from, wire.Max
+	default:
+		from, to := c.extent(index)
+		return to - from, c.Op
+	}
+}
+
+// scan finds this rank's exponents of a group.
+func (c *Collective) scan(group, rank int) {
+	from, to := c.members(group)
+	for chunk := from; chunk < to; chunk++ {
+		lo, hi := c.extent(chunk)
+		e := fixedpoint.Exponent(c.F32[lo:hi])
+		if e == fixedpoint.NonFinite {
+			e += int32(rank)
+		}
+		c.exponents[chunk] = e
+	}
+}
+
+// contribute writes this rank's elements of a chunk.
+func (c *Collective) contribute(b []byte, ch *chunk, k int) {
+	switch ch.kind {
+	case descriptorChunk:
+		clear(b)
+		putLane(b, laneLength, int32(c.length))
+		putLane(b, laneLength+1, -int32(c.length))
+		putLane(b, laneKind, int32(c.kind()))
+		putLane(b, laneKind+1, -int32(c.kind()))
+		if c.F32 != nil {
+			_, to := c.members(0)
+			fixedpoint.EncodeInt32(b[laneExponents*wire.ElementSize:], c.exponents[:to])
+		}
+	case exponentChunk:
+		from, to := c.members(int(ch.index))
+		fixedpoint.EncodeInt32(b, c.exponents[from:to])
+	case dataChunk:
+		from, to := c.extent(int(ch.index))
+		switch {
+		case c.failed:
+			// Its result is not used; it is exchanged so that the job goes on in step.
+			clear(b)
+		case c.F32 != nil:
+			fixedpoint.Quantise(b, c.F32[from:to], c.exponents[ch.index], k)
+		default:
+			fixedpoint.EncodeInt32(b, c.I32[from:to])
+		}
+	}
+}
+
+// readDescriptor checks what the ranks agreed on and takes the exponents of the first group. whole is false for the result of a
+// partial sum, which need not contain this rank.
+func (c *Collective) readDescriptor(b []byte, workers int, whole bool) error {
+	longest, shortest := lane(b, laneLength), -lane(b, laneLength+1)
+	largest, smallest := Kind(lane(b, laneKind)), Kind(-lane(b, laneKind+1))
+	own := c.kind()
+	if whole && (longest < int32(c.length) || shortest > int32(c.length) || largest < own || smallest > own) {
+		return fmt.Errorf("%w: the descriptor says %d elements of %s, this rank said %d of %s", ErrInconsistent, longest, largest, c.length, own)
+	}
+	if longest != shortest || largest != smallest {
+		c.disagreement = &DisagreementError{MinElements: int(shortest), MaxElements: int(longest), MinKind: smallest, MaxKind: largest}
+		return nil
+	}
+	if c.F32 == nil {
+		return nil
+	}
+	return c.readExponents(0, b[laneExponents*wire.ElementSize:], workers, whole)
+}
+
+// readExponents takes the reduced exponents of a group.
+func (c *Collective) readExponents(group int, b []byte, workers int, whole bool) error {
+	from, to := c.members(group)
+	for chunk := from; chunk < to; chunk++ {
+		e, own := lane(b, chunk-from), c.exponents[chunk]
+		if rank := int(e - fixedpoint.NonFinite); rank >= 0 && rank < workers {
+			c.nonFinite.note(chunk, uint64(rank))
+			c.failed = true
+		} else if !fixedpoint.Valid(e) {
+			return fmt.Errorf("%w: %d is not an exponent", ErrInconsistent, e)
+		}
+		if whole && e < own {
+			return fmt.Errorf("%w: the exponent of data chunk %d is %d, this rank said %d", ErrInconsistent, chunk, e, own)
+		}
+		c.exponents[chunk] = e
+	}
+	c.known[group] = true
+	return nil
+}
+
+// take puts the sum of a data chunk into the buffer.
+func (c *Collective) take(b []byte, index, k int) {
+	if c.failed {
+		return
+	}
+	from, to := c.extent(index)
+	if c.F32 != nil {
+		fixedpoint.Dequantise(c.F32[from:to], b, c.exponents[index], k)
+	} else {
+		fixedpoint.DecodeInt32(c.I32[from:to], b)
+	}
+}
+
+// outcome is the error of a collective whose chunks are all there.
+func (c *Collective) outcome(rank int) error {
+	switch {
+	case c.nonFinite.found:
+		from, to := c.extent(c.nonFinite.place)
+		return &NonFiniteError{Rank: int(c.nonFinite.what), First: from, Last: to}
+	case c.partial.found:
+		return &PartialError{Ranks: ranksOf(c.partial.what), Rank: rank, Seq: uint32(c.first) + uint32(c.partial.place)}
+	case c.saturated.found:
+		from, to := c.extent(c.saturated.place)
+		return &SaturatedError{First: from, Last: to}
+	}
+	return nil
+}
+
+func lane(b []byte, i int) int32 { return int32(binary.BigEndian.Uint32(b[i*wire.ElementSize:])) }
+
+func putLane(b []byte, i int, v int32) { binary.BigEndian.PutUint32(b[i*wire.ElementSize:], uint32(v)) }

@@ -1,0 +1,49 @@
+package engine
+
+import (
+	"fmt"
+
+	"spillway/wire"
+)
+
+// MaxWindow bounds W. With the largest chunks, 2W+2 results of this window take 220 MB.
+const MaxWindow = 1 << 15
+
+// Config are the job's numbers as one worker sees them.
+type Config struct {
+	Job        uint16
+	Generation uint8
+	Cookie     uint32
+	// Rank is this worker's, in [0, Workers).
+	Rank, Workers int
+	// Elements is E, the elements of a full chunk; Window is W, the chunks in flight.
+	Elements, Window int
+	Priority         uint8
+	// HomePorts is P, a power of two.
+	HomePorts uint16
+	// MinRTO and MaxRTO bound the retransmission timer; Silence is how long a collective may go without a new RESULT. Nanoseconds.
+	MinRTO, MaxRTO, Silence int64
+	// FirstSeq is the seq of the first chunk: 0 except in tests of the wrap.
+	FirstSeq uint32
+}
+
+// Validate says what is wrong with the numbers, if anything is.
+func (c *Config) Validate() error {
+	switch {
+	case c.Workers < 1 || c.Workers > wire.MaxChildren:
+		return fmt.Errorf("workers %d is not between 1 and %d", c.Workers, wire.MaxChildren)
+	case c.Rank < 0 || c.Rank >= c.Workers:
+		return fmt.Errorf("rank %d is not between 0 and %d", c.Rank, c.Workers-1)
+	case c.Elements < wire.MinElements || c.Elements > wire.MaxElements || c.Elements%wire.ElementStep != 0:
+		return fmt.Errorf("elements %d is not a multiple of %d between %d and %d", c.Elements, wire.ElementStep, wire.MinElements, wire.MaxElements)
+	case c.Window < 1 || c.Window > MaxWindow:
+		return fmt.Errorf("window %d is not between 1 and %d", c.Window, MaxWindow)
+	case c.HomePorts == 0 || c.HomePorts&(c.HomePorts-1) != 0:
+		return fmt.Errorf("home ports %d is not a power of two", c.HomePorts)
+	case c.MinRTO <= 0 || c.MaxRTO < c.MinRTO:
+		return fmt.Errorf("retransmission timeouts %d ns to %d ns are not a range above zero", c.MinRTO, c.MaxRTO)
+	case c.Silence <= 0:
+		return fmt.Errorf("silence of %d ns is not above zero", c.Silence)
+	}
+	return nil
+}

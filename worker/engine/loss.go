@@ -1,0 +1,51 @@
+package engine
+
+import "time"
+
+// learn takes from the RESULT of a chunk what it says about the round trip and about what was lost.
+func (e *Engine) learn(now int64, ch *chunk) {
+	elapsed := now - ch.lastSent
+	if ch.sends == 1 && !ch.probed && !ch.held {
+		e.trip.measure(elapsed)
+	}
+	if ch.sends > 1 && elapsed < e.trip.least {
+		// Faster than possible: the answer to an earlier send, which says nothing about what was sent since (RFC 8985 §6.2 step 2).
+		return
+	}
+	e.lossLine = max(e.lossLine, ch.lastSent-e.trip.smoothed/4)
+}
+
+// touch notes that the home was asked about a chunk.
+func (e *Engine) touch(now int64, position uint64, ch *chunk) {
+	i := e.place(position)
+	if ch.sends > 0 {
+		e.suspects.remove(e.chunks, i)
+	}
+	ch.lastAsked = now
+	e.suspects.push(e.chunks, i)
+}
+
+// deadline is when the retransmission timer fires; ok is false when it does not run.
+func (e *Engine) deadline() (at int64, ok bool) {
+	ch := e.outstanding(e.base)
+	if ch == nil {
+		return 0, false
+	}
+	return max(ch.lastAsked, e.lastProgress) + e.trip.timeout(e.doublings), true
+}
+
+// silence is the error for having waited too long: it names who is missing from the oldest chunk, or the home.
+func (e *Engine) silence(now int64) error {
+	seq, quiet := uint32(e.base), time.Duration(now-e.lastProgress)
+	ch := e.outstanding(e.base)
+	if ch == nil || !ch.haveKnown || e.unanswered >= silentAfter {
+		return &HomeSilentError{Seq: seq, For: quiet}
+	}
+	if ch.have == e.full {
+		return &HomeSilentError{Seq: seq, For: quiet, ResultLost: true}
+	}
+	return &MissingRanksError{Ranks: ranksOf(e.full &^ ch.have), Rank: e.cfg.Rank, Seq: seq, For: quiet}
+}
+
+// silentAfter is how many timeouts in a row without any packet from the home make it, not the other ranks, the suspect.
+const silentAfter = 3

@@ -1,0 +1,194 @@
+package engine
+
+import (
+	"math"
+
+	"spillway/wire"
+)
+
+// Output takes the packets of an engine.
+type Output interface {
+	// Packet is a buffer of exactly size bytes for one UDP payload to the home's port at the given offset from its first; nil means
+	// that no more fit now. The engine writes the whole packet before it asks for another.
+	Packet(homePort uint16, size int) []byte
+}
+
+// Never is the wake of an engine that only a Submit or a packet can give something to do.
+const Never = math.MaxInt64
+
+// Poll puts out everything that is due and says when to call again if nothing arrives: now if the output was full. Collectives
+// can finish (with an error) here as well as in Receive.
+func (e *Engine) Poll(now int64, out Output) (wake int64) {
+	if e.oldest != nil && now-e.lastProgress >= e.cfg.Silence {
+		e.Abort(e.silence(now))
+	}
+	if !e.sendAnswers(now, out) {
+		return now
+	}
+	if e.oldest == nil {
+		return Never
+	}
+	if !e.sendResends(now, out) || !e.sendTimeout(now, out) || !e.sendProbes(now, out) || !e.sendReady(now, out) || !e.sendNew(now, out) {
+		return now
+	}
+	wake = e.lastProgress + e.cfg.Silence
+	if at, ok := e.deadline(); ok {
+		wake = min(wake, at)
+	}
+	return wake
+}
+
+// sendAnswers sends the RESULTs that the home asked for. It and the functions below return false when the output is full.
+func (e *Engine) sendAnswers(now int64, out Output) bool {
+	for ; !e.answers.empty(); e.answers.pop() {
+		position := e.answers.peek()
+		entry := e.results.find(position)
+		if entry == nil || !entry.wanted {
+			continue
+		}
+		packet := e.results.packet(position, entry)
+		b := e.packet(uint32(position), len(packet), out)
+		if b == nil {
+			return false
+		}
+		copy(b, packet)
+		entry.wanted, entry.answered, entry.lastAnswer = false, true, now
+		e.stats.SolicitAnswers++
+	}
+	return true
+}
+
+// sendResends sends the DATA that the home asked for.
+func (e *Engine) sendResends(now int64, out Output) bool {
+	for ; !e.resends.empty(); e.resends.pop() {
+		position := e.resends.peek()
+		if ch := e.outstanding(position); ch != nil && ch.wantResend && !e.sendData(now, position, ch, out) {
+			return false
+		}
+	}
+	return true
+}
+
+// sendTimeout asks about the oldest chunk when the timer has fired: with its DATA, or with a PROBE if the home holds that.
+func (e *Engine) sendTimeout(now int64, out Output) bool {
+	at, ok := e.deadline()
+	if !ok || now < at {
+		return true
+	}
+	ch := e.chunk(e.base)
+	if ch.held {
+		if !e.sendProbe(now, e.base, ch, out) {
+			return false
+		}
+	} else if !e.sendData(now, e.base, ch, out) {
+		return false
+	}
+	e.stats.Timeouts++
+	e.doublings++
+	e.unanswered++
+	return true
+}
+
+// sendProbes asks about the chunks that are suspected to be lost.
+func (e *Engine) sendProbes(now int64, out Output) bool {
+	for e.suspects.head != none {
+		ch := &e.chunks[e.suspects.head]
+		if ch.lastAsked >= e.lossLine {
+			return true
+		}
+		// The chunks in the array are those of [base, base + its length), so its place says its position.
+		position := e.base + uint64(e.suspects.head-e.place(e.base))&uint64(len(e.chunks)-1)
+		if !e.sendProbe(now, position, ch, out) {
+			return false
+		}
+	}
+	return true
+}
+
+// sendReady sends the chunks that were waiting for their exponent.
+func (e *Engine) sendReady(now int64, out Output) bool {
+	for ; !e.ready.empty(); e.ready.pop() {
+		position := e.ready.peek()
+		if !e.sendData(now, position, e.chunk(position), out) {
+			return false
+		}
+	}
+	return true
+}
+
+// sendNew opens chunks as far as the window goes, and sends those that wait for nothing.
+func (e *Engine) sendNew(now int64, out Output) bool {
+	for limit := e.base + e.window.chunks(); e.opening != nil && e.next < limit; e.next++ {
+		c := e.opening
+		if c.disagreement != nil {
+			// What follows will not be reported as good: the ranks are out of step.
+			return true
+		}
+		ch := e.chunk(e.next)
+		ch.open(c, int(e.next-c.first))
+		if !ch.waits() && !e.sendData(now, e.next, ch, out) {
+			return false
+		}
+		if e.next+1 == c.end {
+			e.opening = c.following
+		}
+	}
+	return true
+}
+
+// sendData sends a chunk's contribution; all but the first time it carries RESEND.
+func (e *Engine) sendData(now int64, position uint64, ch *chunk, out Output) bool {
+	size := int(ch.elems) * wire.ElementSize
+	b := e.packet(uint32(position), wire.HeaderSize+size, out)
+	if b == nil {
+		return false
+	}
+	h := e.header(wire.Data, uint32(position))
+	h.Op, h.Elems = ch.op, ch.elems
+	c := ch.collective
+	if ch.sends > 0 {
+		h.Flags = wire.Resend
+		e.stats.Resends++
+	} else if c.F32 != nil && ch.kind != dataChunk {
+		c.scan(int(ch.index), e.cfg.Rank)
+	}
+	h.Encode(b)
+	c.contribute(b[wire.HeaderSize:], ch, e.k)
+	e.touch(now, position, ch)
+	ch.lastSent, ch.wantResend, ch.held = now, false, false
+	ch.sends++
+	return true
+}
+
+// sendProbe asks for the state of a chunk.
+func (e *Engine) sendProbe(now int64, position uint64, ch *chunk, out Output) bool {
+	b := e.packet(uint32(position), wire.HeaderSize, out)
+	if b == nil {
+		return false
+	}
+	h := e.header(wire.Probe, uint32(position))
+	h.Op = ch.op
+	h.Encode(b)
+	e.touch(now, position, ch)
+	ch.probed = true
+	e.stats.Probes++
+	return true
+}
+
+// packet gets a buffer for a packet of a seq, nil if the output is full.
+func (e *Engine) packet(seq uint32, size int, out Output) []byte {
+	b := out.Packet(wire.HomePort(seq, e.cfg.HomePorts), size)
+	if b != nil {
+		e.stats.PacketsSent++
+		e.stats.BytesSent += uint64(size)
+	}
+	return b
+}
+
+// header is what all packets of this worker have in common.
+func (e *Engine) header(t wire.Type, seq uint32) wire.Header {
+	return wire.Header{
+		Version: wire.Version, Type: t, Job: e.cfg.Job, Generation: e.cfg.Generation, Priority: e.cfg.Priority,
+		Cookie: e.cfg.Cookie, Seq: seq, Bitmap: e.own,
+	}
+}

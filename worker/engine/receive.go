@@ -1,0 +1,187 @@
+package engine
+
+import (
+	"spillway/wire"
+)
+
+// Receive takes one UDP payload that came from the home; ce says that its IP header had a congestion mark. The payload is not
+// kept. What is not for this worker is counted and changes nothing else.
+func (e *Engine) Receive(now int64, payload []byte, ce bool) {
+	e.stats.PacketsReceived++
+	e.stats.BytesReceived += uint64(len(payload))
+	var h wire.Header
+	elements, err := h.Decode(payload)
+	if err != nil || h.Type == wire.Data || h.Type == wire.Probe {
+		e.stats.BadPackets++
+		return
+	}
+	if h.Job != e.cfg.Job || h.Generation != e.cfg.Generation || h.Cookie != e.cfg.Cookie {
+		e.stats.ForeignPackets++
+		return
+	}
+	if h.Bitmap&^e.full != 0 || h.Type == wire.Result && h.Bitmap != e.full && h.Flags&wire.Partial == 0 {
+		e.stats.MismatchedPacket++
+		return
+	}
+	e.unanswered = 0
+	// The nearest position with this seq: serial arithmetic around base.
+	position := e.base + uint64(int64(int32(h.Seq-uint32(e.base))))
+	switch h.Type {
+	case wire.Result:
+		e.onResult(now, position, &h, elements, payload, ce)
+	case wire.Solicit:
+		e.stats.Solicits++
+		if entry := e.results.find(position); entry != nil {
+			e.onSolicitOfResult(now, position, entry, h.Bitmap)
+			return
+		}
+		if ch := e.outstanding(position); ch != nil {
+			ch.solicited = true
+			e.onState(now, position, ch, h.Bitmap)
+		}
+	case wire.Pending:
+		e.stats.Pendings++
+		if ch := e.outstanding(position); ch != nil {
+			e.onState(now, position, ch, h.Bitmap)
+		}
+	}
+}
+
+// outstanding is the chunk at a position if it was sent and has no RESULT, else nil.
+func (e *Engine) outstanding(position uint64) *chunk {
+	if position < e.base || position >= e.next {
+		return nil
+	}
+	if ch := e.chunk(position); !ch.done && ch.sends > 0 {
+		return ch
+	}
+	return nil
+}
+
+// onResult takes the first RESULT of a chunk, which is final.
+func (e *Engine) onResult(now int64, position uint64, h *wire.Header, elements, packet []byte, ce bool) {
+	ch := e.outstanding(position)
+	if ch == nil {
+		if position < e.base || position < e.next && e.chunk(position).done {
+			e.stats.DuplicateResults++
+		} else {
+			e.stats.UnaskedResults++
+		}
+		return
+	}
+	if h.Op != ch.op || h.Elems != ch.elems {
+		e.stats.MismatchedPacket++
+		return
+	}
+	e.stats.Results++
+	e.results.store(position, packet, ch.solicited)
+	e.suspects.remove(e.chunks, e.place(position))
+	ch.done, ch.wantResend = true, false
+	e.lastProgress, e.doublings = now, 0
+	e.learn(now, ch)
+
+	marked := ce || h.Flags&wire.ECN != 0
+	if marked {
+		e.stats.ECNMarks++
+	}
+	if e.window.onResult(now, marked, e.trip.smoothed) {
+		e.stats.WindowCuts++
+	}
+	if err := e.take(ch, h, elements); err != nil {
+		e.Abort(err)
+		return
+	}
+	e.advance()
+}
+
+// take applies a RESULT to its collective. An error breaks the job.
+func (e *Engine) take(ch *chunk, h *wire.Header, elements []byte) error {
+	c, whole := ch.collective, h.Flags&wire.Partial == 0
+	if !whole {
+		c.partial.note(int(h.Seq-uint32(c.first)), e.full&^h.Bitmap)
+		c.failed = true
+	}
+	switch ch.kind {
+	case descriptorChunk:
+		if err := c.readDescriptor(elements, e.cfg.Workers, whole); err != nil {
+			return err
+		}
+		if c.disagreement == nil && c.F32 != nil {
+			e.release(c, 0)
+		}
+	case exponentChunk:
+		if err := c.readExponents(int(ch.index), elements, e.cfg.Workers, whole); err != nil {
+			return err
+		}
+		e.release(c, int(ch.index))
+	case dataChunk:
+		if h.Flags&wire.Saturated != 0 {
+			c.saturated.note(int(ch.index), 0)
+			c.failed = true
+		}
+		c.take(elements, int(ch.index), e.k)
+	}
+	return nil
+}
+
+// release makes the opened data chunks of a group ready, now that their exponents are known.
+func (e *Engine) release(c *Collective, group int) {
+	from, to := c.members(group)
+	start := c.first + uint64(c.dataOffset(group))
+	for position := max(start, e.base); position < min(start+uint64(to-from), e.next); position++ {
+		e.ready.push(position)
+	}
+}
+
+// advance moves base over the chunks that are done and finishes what ends there.
+func (e *Engine) advance() {
+	for e.base < e.next && e.chunk(e.base).done {
+		e.base++
+	}
+	for e.oldest != nil {
+		c := e.oldest
+		// Everything issued before it is complete, so the disagreement is reported in its turn.
+		if c.disagreement != nil && e.base > c.first {
+			e.Abort(c.disagreement)
+			return
+		}
+		if e.base < c.end {
+			return
+		}
+		c.err = c.outcome(e.cfg.Rank)
+		e.finishOldest()
+	}
+}
+
+// onState takes the home's answer about an outstanding chunk: have is what the home has of it.
+func (e *Engine) onState(now int64, position uint64, ch *chunk, have uint64) {
+	ch.have, ch.haveKnown = have, true
+	if have&e.own != 0 && have != e.full {
+		// The home holds it and has told everybody whom it misses, which is as good as having asked just now.
+		ch.held = true
+		e.touch(now, position, ch)
+		return
+	}
+	ch.held = false
+	if ch.wantResend || e.resends.full() || e.trip.measured && now-ch.lastSent < e.trip.least {
+		return
+	}
+	ch.wantResend = true
+	e.resends.push(position)
+}
+
+// onSolicitOfResult takes the home's question for a RESULT that this worker has.
+func (e *Engine) onSolicitOfResult(now int64, position uint64, entry *result, have uint64) {
+	again := entry.solicited
+	entry.solicited = true
+	missing := e.full &^ have
+	if !again && missing&-missing != e.own {
+		return
+	}
+	// Several ranks ask for a lost chunk at about the same time, and each question comes to everybody: one answer a round trip will do.
+	if entry.wanted || e.answers.full() || entry.answered && now-entry.lastAnswer < e.trip.least {
+		return
+	}
+	entry.wanted = true
+	e.answers.push(position)
+}

@@ -1,0 +1,221 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"spillway/wire"
+	"spillway/worker/engine"
+	"spillway/worker/transport"
+)
+
+// Worker is one rank of a job. Its methods may be called from several goroutines, but the order in which collectives are issued
+// must be the same at all ranks.
+type Worker struct {
+	params Params
+	start  time.Time // the engine's time is nanoseconds since then
+	done   chan struct{}
+
+	// Owned by the goroutine of run.
+	engine   *engine.Engine
+	conn     *transport.Conn
+	now      int64
+	inFlight []*Handle // in the order of issue, from head
+	head     int
+
+	// mu guards what others hand to that goroutine, and the life of the eventfd behind conn.Wake.
+	mu      sync.Mutex
+	posted  []request
+	spare   []request
+	waiting atomic.Bool // posted is not empty
+	closed  error       // why requests are no longer taken
+	last    Stats       // when closed
+	err     error       // of closing the sockets
+}
+
+// request is something that another goroutine wants from run: exactly one field is set, or none to stop.
+type request struct {
+	submit *Handle
+	cancel *cancellation
+	stats  chan<- Stats
+}
+
+type cancellation struct {
+	handle *Handle
+	cause  error
+}
+
+// Option changes how Join sets a worker up.
+type Option func(*options)
+
+type options struct {
+	logger    *slog.Logger
+	noOffload bool
+}
+
+// WithLogger says where to report what degrades the transport; slog.Default otherwise.
+func WithLogger(logger *slog.Logger) Option { return func(o *options) { o.logger = logger } }
+
+// WithoutOffload sends and receives plain datagrams, without UDP segmentation and receive offload.
+func WithoutOffload() Option { return func(o *options) { o.noOffload = true } }
+
+// Join takes part in a job as one rank, in the network namespace of the calling thread. ctx is for getting the parameters. Nothing
+// is sent before the first collective. The worker must be closed.
+func Join(ctx context.Context, src Source, rank int, opts ...Option) (*Worker, error) {
+	o := options{logger: slog.Default()}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	params, err := src.Params(ctx, rank)
+	if err != nil {
+		return nil, err
+	}
+	if params.Rank != rank {
+		return nil, fmt.Errorf("the parameters are those of rank %d, not %d", params.Rank, rank)
+	}
+	if err := params.Validate(); err != nil {
+		return nil, err
+	}
+	params = params.withDefaults()
+	if !params.Addr.IsValid() {
+		if params.Addr, err = addressTowards(params.Home); err != nil {
+			return nil, err
+		}
+		if err := params.Validate(); err != nil {
+			return nil, err
+		}
+	}
+	e, err := engine.New(params.engine())
+	if err != nil {
+		return nil, err
+	}
+	cfg := params.transport()
+	cfg.Logger = o.logger.With("job", params.Job, "rank", rank)
+	cfg.NoOffload = o.noOffload
+	conn, err := transport.Open(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("join job %d as rank %d: %w", params.Job, rank, err)
+	}
+	w := &Worker{params: params, start: time.Now(), done: make(chan struct{}), engine: e, conn: conn}
+	go w.run()
+	return w, nil
+}
+
+// Params are the parameters that the worker joined with, defaults and the own address filled in.
+func (w *Worker) Params() Params { return w.params }
+
+// AllReduce replaces data, at every rank, by the element-wise sum over all ranks, in block fixed point: with n ranks and e the
+// exponent of the largest magnitude among a chunk's elements at any rank, the error of an element is at most n * 2^(e-k-1) with
+// k = 31 - ceil(log2 n), plus one rounding to float32. The result has the same bits at every rank.
+//
+// After an error the content of data is undefined; after any return the library does not touch it again. When ctx ends first, the
+// collective fails with the context's error and the job is broken at this worker (ErrBroken), because the other ranks go on
+// without it; if ctx had ended before the call, nothing is issued.
+func (w *Worker) AllReduce(ctx context.Context, data []float32) error {
+	return w.reduce(ctx, &engine.Collective{F32: data, Op: wire.Sum})
+}
+
+// AllReduceInt32 is AllReduce with exact integers and a choice of operation: SUM, MAX or MIN. A sum that leaves the range of int32
+// is a SaturatedError at every rank.
+func (w *Worker) AllReduceInt32(ctx context.Context, data []int32, op wire.Op) error {
+	return w.reduce(ctx, &engine.Collective{I32: data, Op: op})
+}
+
+func (w *Worker) reduce(ctx context.Context, c *engine.Collective) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	h, err := w.issue(c)
+	if err != nil {
+		return err
+	}
+	return h.Wait(ctx)
+}
+
+// AllReduceAsync issues an AllReduce and returns at once. Several may be in flight; their chunks share the window, and they
+// complete in the order of issue. The caller leaves data alone, and does not issue it again, until the handle is done. An error
+// means that nothing was issued.
+func (w *Worker) AllReduceAsync(data []float32) (*Handle, error) {
+	return w.issue(&engine.Collective{F32: data, Op: wire.Sum})
+}
+
+// AllReduceInt32Async is to AllReduceInt32 what AllReduceAsync is to AllReduce.
+func (w *Worker) AllReduceInt32Async(data []int32, op wire.Op) (*Handle, error) {
+	return w.issue(&engine.Collective{I32: data, Op: op})
+}
+
+func (w *Worker) issue(c *engine.Collective) (*Handle, error) {
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("allreduce: %w", err)
+	}
+	h := &Handle{worker: w, collective: c, done: make(chan struct{})}
+	if err := w.post(request{submit: h}); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// post hands a request to run; an error says why it no longer takes any.
+func (w *Worker) post(r request) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed != nil {
+		return w.closed
+	}
+	w.posted = append(w.posted, r)
+	w.waiting.Store(true)
+	if err := w.conn.Wake(); err != nil {
+		// An eventfd that this worker owns and has not closed takes a write.
+		panic(err)
+	}
+	return nil
+}
+
+// Handle is a collective in flight.
+type Handle struct {
+	worker     *Worker
+	collective *engine.Collective
+	done       chan struct{}
+	err        error // final when done is closed
+}
+
+// Wait returns the outcome when the collective is done. When ctx ends first it fails the collective and breaks the job at this
+// worker, as for AllReduce; to look without that risk use Done.
+func (h *Handle) Wait(ctx context.Context) error {
+	select {
+	case <-h.done:
+		return h.err
+	case <-ctx.Done():
+	}
+	// The buffer must be let go of before this returns, which only run can do. It answers at once. If the worker has been
+	// closed, and takes no request, the handle is done as well.
+	_ = h.worker.post(request{cancel: &cancellation{handle: h, cause: context.Cause(ctx)}})
+	<-h.done
+	return h.err
+}
+
+// Done is closed when the collective is done; Wait then returns at once.
+func (h *Handle) Done() <-chan struct{} { return h.done }
+
+// Stats says what the worker did so far, or had done when it was closed.
+func (w *Worker) Stats() Stats {
+	reply := make(chan Stats, 1)
+	if w.post(request{stats: reply}) == nil {
+		return <-reply
+	}
+	<-w.done
+	return w.last
+}
+
+// Close leaves the job and waits for the worker's goroutine. Collectives in flight fail with ErrClosed. A worker that has left no
+// longer answers a home that lost a RESULT; that strands nobody as long as the home itself lives, because it keeps the RESULTs that
+// another rank may still need. Closing twice is harmless.
+func (w *Worker) Close() error {
+	_ = w.post(request{}) // an error means that it has stopped
+	<-w.done
+	return w.err
+}
