@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -38,16 +39,32 @@ func (c *crew) ask(ctx context.Context, question func(rank int) any) ([]answer, 
 		}
 	}
 	answers := make([]answer, len(c.processes))
-	listening, ctx := errgroup.WithContext(ctx)
-	for rank, p := range c.processes {
-		listening.Go(func() error { return p.Receive(ctx, &answers[rank]) })
-	}
 	// When one process has ended there is no use in waiting for the others' collectives to fail.
+	listening, ctx := errgroup.WithContext(ctx)
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	for rank, p := range c.processes {
+		listening.Go(func() error {
+			if err := p.Receive(ctx, &answers[rank]); err != nil {
+				return err
+			}
+			if answers[rank].Error != "" {
+				time.AfterFunc(lastWords, func() { giveUp(errNoAnswer) })
+			}
+			return nil
+		})
+	}
 	if err := listening.Wait(); err != nil {
-		return nil, err
+		return nil, errors.Join(failures(answers), err)
 	}
 	return answers, failures(answers)
 }
+
+// lastWords is how much longer than the first one whose collective failed the others may take to
+// answer: their time of silence began at about the same moment, unless they hang.
+const lastWords = 3 * time.Second
+
+var errNoAnswer = errors.New("no answer, while the collective failed elsewhere")
 
 // failures is an error that says what failed at which ranks; nil if nothing did.
 func failures(answers []answer) error {

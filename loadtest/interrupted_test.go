@@ -16,9 +16,10 @@ import (
 )
 
 // startLongRun starts spill-load on a rack and returns when it is all-reducing.
-func startLongRun(t *testing.T) (cmd *exec.Cmd, stderr *bufio.Reader, workers []int) {
+func startLongRun(t *testing.T, more ...string) (cmd *exec.Cmd, stderr *bufio.Reader, workers []int) {
 	t.Helper()
 	cmd = exec.Command("/proc/self/exe", "run", "--workers", "3", "--size", "4MB", "--rate", "50mbit", "--iterations", "100", "--warmup", "0")
+	cmd.Args = append(cmd.Args, more...)
 	cmd.Env = append(os.Environ(), asSpillLoad+"=1")
 	pipe, err := cmd.StderrPipe()
 	if err != nil {
@@ -137,7 +138,8 @@ func TestKilledRunLeavesNoWorker(t *testing.T) {
 	ended()
 }
 
-func TestStoppedWorkerIsNamed(t *testing.T) {
+// A run ends at once when a worker dies.
+func TestKilledWorkerIsNamed(t *testing.T) {
 	cmd, stderr, workers := startLongRun(t)
 	if err := unix.Kill(workers[1], unix.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -154,4 +156,29 @@ func TestStoppedWorkerIsNamed(t *testing.T) {
 	if !strings.Contains(string(said), "signal: killed") {
 		t.Errorf("said %q", said)
 	}
+}
+
+// A worker that hangs is neither waited for without end nor left behind; the others name its rank.
+func TestHangingWorkerIsNamed(t *testing.T) {
+	cmd, stderr, workers := startLongRun(t, "--silence", "500ms")
+	ended := watch(t, workers)
+	if err := unix.Kill(workers[2], unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	said, err := io.ReadAll(stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = cmd.Wait()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != exitFailure {
+		t.Errorf("ended with %v, want exit code %d", err, exitFailure)
+	}
+	t.Logf("%s", said)
+	for _, want := range []string{"all-reduce at rank", "missing", errNoAnswer.Error()} {
+		if !strings.Contains(string(said), want) {
+			t.Errorf("does not say %q", want)
+		}
+	}
+	ended()
 }

@@ -29,10 +29,10 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exitcode":    exitCode,
-			"unshared":    unshared,
-			"jsonkeys":    jsonKeys,
-			"nothingleft": nothingLeft,
+			"exitcode":     exitCode,
+			"unprivileged": unprivileged,
+			"jsonkeys":     jsonKeys,
+			"nothingleft":  nothingLeft,
 		},
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"spillway/loadtest/rack"
 	"spillway/wire"
 	"spillway/worker"
+	"spillway/worker/engine"
 	"spillway/xdp"
 )
 
@@ -21,9 +22,6 @@ const maxTensor = 1<<31 - 1
 
 // jobID is that of the run's one job.
 const jobID = 1
-
-// maxWindow in chunks bounds the aggregator's memory for the job: some 900 MB of slots at E = 832.
-const maxWindow = 1 << 16
 
 // runOptions are the flags of `run`.
 type runOptions struct {
@@ -65,7 +63,8 @@ What the figures mean:
   wire_share        ideal / p50. Ideal: the tensor's full packets back to back at
                     the link's rate, where a packet of E elements is 4·E bytes of payload
                     and 70 of headers (Ethernet 14, IPv4 20, UDP 8, Spillway 28;
-                    what the links' token buckets count). Absent on unshaped links.
+                    what the links' token buckets count). The buckets let the first 256 kB
+                    pass at once, so a tensor of that order can exceed 1. Null on unshaped links.
   retransmissions   packets the workers sent again, warm-up not counted
   counters          what the aggregator counted over the whole run, by reason
 
@@ -106,7 +105,7 @@ func (o *runOptions) validate() error {
 	}{
 		{"workers", o.workers, 1, rack.MaxWorkers},
 		{"elements", o.elements, wire.MinElements, wire.MaxElements},
-		{"window", o.window, 1, maxWindow},
+		{"window", o.window, 1, engine.MaxWindow},
 		{"iterations", o.iterations, 1, 1_000_000},
 		{"warmup", o.warmup, 0, 1_000_000},
 	} {

@@ -34,9 +34,9 @@ func exitCode(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// unshared runs a command as a user without privileges and wants exit code 1:
-// unshared COMMAND ARG…; stderr goes to the file stderr.txt.
-func unshared(ts *testscript.TestScript, neg bool, args []string) {
+// unprivileged runs a command as a user without privileges and wants exit code 1:
+// unprivileged COMMAND ARG…; stderr goes to the file stderr.txt.
+func unprivileged(ts *testscript.TestScript, neg bool, args []string) {
 	path, err := exec.LookPath(args[0])
 	if err != nil {
 		for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {

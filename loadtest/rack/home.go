@@ -3,7 +3,6 @@ package rack
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 
 	"spillway/wire"
@@ -43,11 +42,6 @@ func (r *Rack) startAggregator() (err error) {
 	if r.aggregator, err = xdp.Load(r.config.Aggregator); err != nil {
 		return err
 	}
-	inside, err := r.home.link.LinkByName(hostInterface)
-	if err != nil {
-		return fmt.Errorf("find the interface of %s: %w", r.home.name, err)
-	}
-	r.homeIndex = inside.Attrs().Index
 	err = r.home.do(func() (err error) {
 		r.mode, err = r.aggregator.Attach(r.homeIndex)
 		return err

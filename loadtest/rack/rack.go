@@ -91,6 +91,15 @@ func (r *Rack) addHome(bridge netlink.Link) (err error) {
 	if err != nil {
 		return err
 	}
+	inside, err := r.home.link.LinkByName(hostInterface)
+	if err != nil {
+		return fmt.Errorf("find the interface of %s: %w", r.home.name, err)
+	}
+	r.homeIndex = inside.Attrs().Index
+	// The copies of a job without multicast leave through it; what XDP answers does not.
+	if err := enqueue(r.home.link, r.homeIndex); err != nil {
+		return err
+	}
 	return shape(r.sw.link, r.homePort.index, r.config.HomeRate)
 }
 
