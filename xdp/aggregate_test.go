@@ -41,7 +41,7 @@ func TestSum(t *testing.T) {
 					t.Errorf("header %+v, want %+v", got.header, wantHeader)
 				}
 			}
-			if err := a.Close(); err != nil {
+			if err := a.RemoveJob(7); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -105,6 +105,9 @@ func TestOps(t *testing.T) {
 		if c := counters(t, a)["saturated"]; (c != 0) != saturated {
 			t.Errorf("%v: counter saturated is %d", op, c)
 		}
+		if err := a.RemoveJob(7); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -120,5 +123,47 @@ func TestNoOverflowAtTheEnds(t *testing.T) {
 	}
 	if got.header.Flags != 0 {
 		t.Errorf("flags %#x", got.header.Flags)
+	}
+}
+
+// TestSaturation compares many sums of large and small values with a saturating
+// sum made here in the same order. Values outside the bound of honest
+// contributions come early, late and not at all.
+func TestSaturation(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	const n, elems = 5, 70
+	a := load(t, testJob(n, 96))
+	for seq := range uint32(200) {
+		want := make([]int64, elems)
+		saturated := false
+		large := r.IntN(n + 1) // this rank's are
+		for k, rank := range r.Perm(n) {
+			h, x := data(rank, seq, make([]int32, elems)...)
+			for i := range x {
+				x[i] = int32(r.Uint32()) >> 3
+				if rank == large && r.IntN(20) == 0 {
+					x[i] = int32(r.Uint32())
+				}
+				want[i] += int64(x[i])
+				if clamped := max(math.MinInt32, min(math.MaxInt32, want[i])); clamped != want[i] {
+					want[i], saturated = clamped, true
+				}
+			}
+			if k < n-1 {
+				send(t, a, frame(rank, h, x), Drop)
+				continue
+			}
+			got := send(t, a, frame(rank, h, x), Transmit)
+			for i := range want {
+				if int64(got.elements[i]) != want[i] {
+					t.Fatalf("seq %d element %d: got %d, want %d", seq, i, got.elements[i], want[i])
+				}
+			}
+			if (got.header.Flags&wire.Saturated != 0) != saturated {
+				t.Fatalf("seq %d: flags %#x, saturated %v", seq, got.header.Flags, saturated)
+			}
+		}
 	}
 }

@@ -65,7 +65,8 @@ type aggregatorJob struct {
 	Class       uint8
 	Generation  uint8
 	Replicas    uint8
-	Unused      [7]uint8
+	Unused      [3]uint8
+	Bound       uint32
 	Zero        uint32
 	Active      uint32
 }
@@ -127,7 +128,8 @@ type aggregatorSlot struct {
 	Op       uint8
 	Flags    uint8
 	Complete uint8
-	Unused   [3]uint8
+	Wide     uint8
+	Unused   [2]uint8
 	Verdict  uint32
 }
 

@@ -2,8 +2,11 @@ package xdp
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"testing"
 
 	"spillway/wire"
@@ -36,23 +39,37 @@ func testJob(n, elements int) Job {
 	return j
 }
 
+// shared is loaded once: the verifier takes a while.
+var shared *Aggregator
+
+func TestMain(m *testing.M) {
+	var err error
+	if shared, err = Load(Config{MaxJobs: 16}); err != nil {
+		fmt.Fprintf(os.Stderr, "%+v\n", err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if err := shared.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// load gives the shared aggregator with the jobs, which leave with the test.
 func load(t testing.TB, jobs ...Job) *Aggregator {
 	t.Helper()
-	a, err := Load(Config{MaxJobs: 16})
-	if err != nil {
-		t.Fatalf("%+v", err)
-	}
-	t.Cleanup(func() {
-		if err := a.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	for _, j := range jobs {
-		if err := a.AddJob(j); err != nil {
+		if err := shared.AddJob(j); err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() {
+			if err := shared.RemoveJob(j.ID); err != nil && !errors.Is(err, ErrNoJob) {
+				t.Error(err)
+			}
+		})
 	}
-	return a
+	return shared
 }
 
 // header is a packet of rank for testJob.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 	"net"
 	"net/netip"
 
@@ -75,7 +76,7 @@ func (j *Job) Validate() error {
 	case len(j.Members) > wire.MaxChildren:
 		return fmt.Errorf("job %d: %d members: want at most %d", j.ID, len(j.Members), wire.MaxChildren)
 	}
-	var bits uint64
+	var covered uint64
 	seen := make(map[netip.Addr]bool)
 	for _, m := range j.Members {
 		switch {
@@ -91,10 +92,10 @@ func (j *Job) Validate() error {
 			return fmt.Errorf("job %d: member %v: a job without a multicast group needs its MAC address and interface", j.ID, m.Addr)
 		}
 		seen[m.Addr] = true
-		bits |= m.Bits
+		covered |= m.Bits
 	}
-	if bits != wire.FullBitmap(j.Workers) {
-		return fmt.Errorf("job %d: nobody may send bits %#x", j.ID, wire.FullBitmap(j.Workers)&^bits)
+	if covered != wire.FullBitmap(j.Workers) {
+		return fmt.Errorf("job %d: nobody may send bits %#x", j.ID, wire.FullBitmap(j.Workers)&^covered)
 	}
 	return nil
 }
@@ -166,6 +167,7 @@ func (a *Aggregator) install(j *Job, in *installed) error {
 		HomePort:    swap16(j.Home.Port()),
 		WorkerPort:  swap16(j.WorkerPort),
 		Elements:    uint16(j.Elements),
+		Bound:       1 << (31 - bits.Len(uint(j.Workers-1))),
 		Class:       uint8(in.class),
 		Generation:  j.Generation,
 		Replicas:    uint8(len(j.Members)),

@@ -201,7 +201,7 @@ func FuzzFormat(f *testing.F) {
 			t.Fatal(err)
 		}
 		after := allCounters(t, a, 0x0102)
-		taken := after["data"]+after["result"]+after["probe"] - before["data"] - before["result"] - before["probe"]
+		taken := after["data"] + after["result"] + after["probe"] - before["data"] - before["result"] - before["probe"]
 		if decodeErr != nil && taken != 0 {
 			t.Errorf("the program took %x, the codec says %v", b, decodeErr)
 		}

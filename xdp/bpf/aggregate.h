@@ -141,13 +141,15 @@ static __always_inline struct outcome visit_slot(struct slot *slot, const struct
 		slot->bitmap = bitmap;
 		slot->flags = flags;
 		slot->complete = 0;
-		elements_store(e);
+		slot->wide = elements_store(e, job->bound) != 0;
 	} else if (merge) {
 		slot->bitmap |= bitmap;
 		slot->flags |= flags;
 		if (op == WIRE_SUM) {
-			if (elements_add(e)) {
-				elements_saturate(e);
+			if (elements_add(e, job->bound))
+				slot->wide = 1;
+			barrier();
+			if (slot->wide && elements_saturate(e)) {
 				slot->flags |= WIRE_SATURATED;
 				slot->verdict |= VERDICT_SATURATED;
 			}

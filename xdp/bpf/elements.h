@@ -9,7 +9,8 @@
  * forgotten afterwards. Each loop walks an own pointer into the packet, made
  * with a zero of unknown value, so that what is proved about the packet's
  * length dies with the pointer. And barrier_var keeps the compiler from folding
- * an index into a pointer before the comparison that proves its bound. */
+ * an index into a pointer before the comparison that proves its bound; on what a
+ * loop collects, it keeps it from saving 32 words up to collect them later. */
 #pragma once
 
 #include "maps.h"
@@ -78,56 +79,66 @@ static __always_inline __u32 elements_count(const struct elements *e)
 		}                                                                              \
 	} while (0)
 
-/* slot = packet */
-static __always_inline void elements_store(const struct elements *e)
+/* Overflow is found in two steps, of which honest sums pay only the first. Each
+ * of n children stays within [-bound, bound) with n * bound <= 2^31 when it
+ * leaves room for n addends, as block fixed point does; then no sum overflows, and it is
+ * enough to look at the addend. That takes two instructions an element:
+ * an addend is within iff addend + bound has no bit at or above 2 * bound. A slot
+ * that ever took one outside is wide, and its sums are looked at exactly. */
+static __always_inline __u32 outside(__u32 collected, __u32 bound)
 {
-	FOR_ELEMENTS(e, { s[i] = bpf_ntohl(p[i]); });
+	return collected & -(bound << 1);
 }
 
-/* slot += packet, wrapping; whether any element left the int32 range (Hacker's
- * Delight, 2-13: the sum's sign differs from both addends'). */
-static __always_inline int elements_add(const struct elements *e)
+/* slot = packet; whether some element is outside the bound. */
+static __always_inline __u32 elements_store(const struct elements *e, __u32 bound)
 {
-	__u32 overflow = 0;
+	__u32 collected = 0;
 
 	FOR_ELEMENTS(e, {
-		__u32 a = s[i];
-		__u32 b = bpf_ntohl(p[i]);
-		__u32 sum = a + b;
+		__u32 word = bpf_ntohl(p[i]);
 
-		overflow |= (a ^ sum) & (b ^ sum);
-		s[i] = sum;
+		s[i] = word;
+		collected |= word + bound;
+		barrier_var(collected);
 	});
-	return overflow >> 31;
+	return outside(collected, bound);
 }
 
-/* After elements_add overflowed: the addend is still in the packet, so what
- * wrapped can be found and set to the end of the range it left by. */
-static __always_inline void elements_saturate(const struct elements *e)
+/* slot += packet, wrapping; whether some element of the packet is outside the bound. */
+static __always_inline __u32 elements_add(const struct elements *e, __u32 bound)
 {
-	void *packet = elements_packet(e);
-	__u32 elems = elements_count(e);
+	__u32 collected = 0;
 
-	for (__u32 i = 0; i < WIRE_MAX_ELEMENTS; i++) {
-		barrier_var(i);
-		if (i >= elems)
-			break;
+	FOR_ELEMENTS(e, {
+		__u32 word = bpf_ntohl(p[i]);
 
-		__be32 *p = packet + i * 4;
-		__u32 *s = e->payload + i * 4;
+		s[i] += word;
+		collected |= word + bound;
+		barrier_var(collected);
+	});
+	return outside(collected, bound);
+}
 
-		if ((void *)(p + 1) > e->data_end)
-			break;
-		__u32 sum = *s;
-		__u32 b = bpf_ntohl(*p);
+/* After elements_add: the addend is still in the packet, so what wrapped can be
+ * found (Hacker's Delight, 2-13: the sum's sign differs from both addends') and set to
+ * the end of the range it left by. Returns whether anything wrapped. */
+static __always_inline __u32 elements_saturate(const struct elements *e)
+{
+	__u32 any = 0;
+
+	FOR_ELEMENTS(e, {
+		__u32 sum = s[i];
+		__u32 b = bpf_ntohl(p[i]);
 		__u32 a = sum - b;
-
-		/* All ones where it wrapped. */
-		__u32 wrapped = (__u32)((__s32)((a ^ sum) & (b ^ sum)) >> 31);
+		__u32 wrapped = (__u32)((__s32)((a ^ sum) & (b ^ sum)) >> 31); /* all ones */
 		__u32 end = (__u32)((__s32)b >> 31) ^ 0x7fffffff;
 
-		*s = (sum & ~wrapped) | (end & wrapped);
-	}
+		s[i] = (sum & ~wrapped) | (end & wrapped);
+		any |= wrapped;
+		barrier_var(any);
+	});
+	return any;
 }
 
 /* Without branches: the data decides, and nothing would predict it. barrier_var
@@ -164,6 +175,7 @@ static __always_inline __u64 elements_emit(const struct elements *e)
 		__be32 word = bpf_htonl(s[i]);
 
 		words += word;
+		barrier_var(words);
 		p[i] = word;
 	});
 	return words;

@@ -35,7 +35,8 @@ struct job {
 	__u8 class;
 	__u8 generation;
 	__u8 replicas;
-	__u8 unused[7];
+	__u8 unused[3];
+	__u32 bound; /* 2^k: what a child that leaves room for all stays below (elements.h) */
 	__u32 zero;   /* always 0, which the verifier does not know (elements.h) */
 	__u32 active; /* last, so that a reader that sees it sees the rest */
 };
@@ -89,7 +90,8 @@ struct slot {
 	__u8 op;
 	__u8 flags;    /* WIRE_SATURATED, WIRE_PARTIAL, WIRE_ECN */
 	__u8 complete; /* released: the sum and the bitmap are final */
-	__u8 unused[3];
+	__u8 wide;     /* an element was outside the job's bound (elements.h) */
+	__u8 unused[2];
 	__u32 verdict; /* scratch of visit_slot, under the lock */
 };
 

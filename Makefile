@@ -1,0 +1,76 @@
+# Spillway's commands. `make help` lists them; `sudo make demo` and `sudo make test` need nothing but make and Go.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# sudo resets PATH, so Go is looked for where its installers and version managers put it.
+SUDO_HOME := $(if $(SUDO_USER),$(shell getent passwd $(SUDO_USER) | cut -d: -f6))
+export PATH := $(PATH):/usr/local/go/bin:/usr/lib/go/bin:/snap/bin$(if $(SUDO_HOME),:$(SUDO_HOME)/go/bin:$(SUDO_HOME)/sdk/go/bin:$(SUDO_HOME)/.local/go/bin)
+# Under sudo the caches are root's own, so that the user's stay free of files that only root can remove.
+ifneq ($(SUDO_HOME),)
+export HOME := $(shell getent passwd root | cut -d: -f6)
+endif
+
+# Static binaries, and no C compiler to build or test.
+export CGO_ENABLED := 0
+# No version stamp from git: it refuses to look into a checkout that belongs to another user, as root's view of it does.
+GO_BUILD := go build -trimpath -buildvcs=false
+
+# The compiler that the committed BPF objects come from: another version makes other bytes (docs/decisions/0007).
+CLANG_VERSION := 14
+export BPF2GO_CC := clang-$(CLANG_VERSION)
+export BPF2GO_STRIP := llvm-strip-$(CLANG_VERSION)
+GENERATE_PACKAGES := clang-$(CLANG_VERSION) llvm-$(CLANG_VERSION) libbpf-dev linux-libc-dev
+
+SEEDS ?= 2000
+FIRST ?= 1
+
+.PHONY: help build test demo sim bench generate lint clean need-go need-root generate-deps
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+build: need-go ## static binaries in bin/
+	@mkdir -p bin
+	$(GO_BUILD) -o bin/spill-load ./loadtest
+	@if [[ -n "$(SUDO_USER)" ]]; then chown -R "$(SUDO_USER):" bin; fi
+
+test: need-go need-root ## the whole test suite (root: it loads BPF programs and makes network namespaces)
+	go build -buildvcs=false ./...
+	go run ./loadtest/testsummary -count=1 -p=1 -timeout=9m ./...
+
+demo: need-root build ## train a network on four workers through the XDP aggregator, without loss and with
+	bin/spill-load demo
+
+sim: need-go need-root ## SEEDS=2000 FIRST=1: that many seeds of the simulated network
+	go test ./sim -run '^TestSeeds$$' -count=1 -v -timeout 120m -args -seeds $(SEEDS) -first $(FIRST)
+
+bench: need-root build ## measure everything again and write docs/benchmarks.md
+	bin/spill-load benchmarks --write docs/benchmarks.md
+
+generate: need-go generate-deps ## everything that is generated: the BPF objects and their Go bindings (needs clang)
+	go generate ./...
+
+lint: need-go ## gofmt, go vet, staticcheck
+	@unformatted="$$(gofmt -l .)"; if [[ -n "$$unformatted" ]]; then printf 'not gofmt-ed:\n%s\n' "$$unformatted" >&2; exit 1; fi
+	go vet ./...
+	go tool staticcheck ./...
+
+clean: ## remove what make built
+	rm -rf bin .cache
+
+# Go 1.21 and later fetch the toolchain that go.mod names; an older one cannot even read go.mod.
+need-go:
+	@version="$$(cd / && go env GOVERSION 2>/dev/null || true)"; minor="$${version#go1.}"; minor="$${minor%%[!0-9]*}"; \
+	if [[ "$${minor:-0}" -lt 21 ]]; then echo "Go 1.21 or newer is needed, found: $${version:-none on PATH or in the usual places}; install it from https://go.dev/dl" >&2; exit 1; fi
+
+need-root:
+	@[[ "$$(id -u)" == 0 ]] || { echo "this needs root, to load BPF programs and make network namespaces: sudo make $(MAKECMDGOALS)" >&2; exit 1; }
+
+# Debian packages that are missing are installed where root can, and named where not.
+generate-deps:
+	@missing=(); for p in $(GENERATE_PACKAGES); do dpkg-query -W -f '$${Status}' "$$p" 2>/dev/null | grep -q ' installed$$' || missing+=("$$p"); done; \
+	if [[ "$${#missing[@]}" == 0 ]]; then exit 0; fi; \
+	if [[ "$$(id -u)" != 0 ]] || ! command -v apt-get >/dev/null; then echo "missing: $${missing[*]} (Debian 12 names; see docs/decisions/0007)" >&2; exit 1; fi; \
+	apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$${missing[@]}"

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v2"
+
+	"spillway/loadtest/rack"
+	"spillway/wire"
+	"spillway/xdp"
+)
+
+// benchOptions are the flags of `bench`.
+type benchOptions struct {
+	elements []int
+	rounds   int
+	output   string
+}
+
+// benchCommand is `spill-load bench`.
+func benchCommand(s streams) *cli.Command {
+	o := &benchOptions{}
+	return &cli.Command{
+		Name:  "bench",
+		Usage: "measure the aggregator's program alone: nanoseconds a packet on one core",
+		Description: `Runs the compiled XDP program over packets in the kernel, without a network, and
+beside it a bare byte-swap-and-add loop over the same elements.
+
+  sudo spill-load bench
+  sudo spill-load bench --elements 256 --rounds 21 --output json
+
+  merge_ns      a contribution that is merged, the full path
+  publish_ns    the last contribution of a chunk, which becomes the RESULT
+  bare_ns       the bare loop
+  merge_ratio, publish_ratio   medians of their ratios to it within a round
+  payload_gbps  10^9 bits of elements a second that one core takes in at merge_ns`,
+		Flags: []cli.Flag{
+			&cli.IntSliceFlag{Name: "elements", Aliases: []string{"e"}, Value: cli.NewIntSlice(32, 64, 256, 832), Usage: "elements a packet, several with commas"},
+			&cli.IntFlag{Name: "rounds", Value: 11, Usage: "rounds to take the median of", Destination: &o.rounds},
+			outputFlag(&o.output),
+		},
+		Action: func(c *cli.Context) error {
+			o.elements = c.IntSlice("elements")
+			return bench(c.Context, o, s)
+		},
+	}
+}
+
+func (o *benchOptions) validate() error {
+	for _, e := range o.elements {
+		if e < wire.MinElements || e > wire.MaxElements || e%wire.ElementStep != 0 {
+			return usagef("bench: --elements has %d, want multiples of %d from %d to %d", e, wire.ElementStep, wire.MinElements, wire.MaxElements)
+		}
+	}
+	if o.rounds < 1 || o.rounds > 1000 {
+		return usagef("bench: --rounds is %d, want 1 to 1000", o.rounds)
+	}
+	return checkOutput(o.output)
+}
+
+func bench(ctx context.Context, o *benchOptions, s streams) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	if err := rack.Preflight(rack.Config{Workers: 1}); err != nil {
+		return err
+	}
+	progress := newProgress(s.err)
+	progress.Step("measuring the aggregator", len(o.elements))
+	var results []xdp.BenchResult
+	for _, e := range o.elements {
+		if ctx.Err() != nil {
+			progress.Close()
+			return context.Cause(ctx)
+		}
+		r, err := xdp.RunBench([]int{e}, o.rounds)
+		if err != nil {
+			progress.Close()
+			return err
+		}
+		results = append(results, r...)
+		progress.Advance(1)
+	}
+	progress.Close()
+	if o.output == outputJSON {
+		return writeJSON(s.out, results)
+	}
+	return writeBench(s.out, results)
+}
+
+func writeBench(w io.Writer, results []xdp.BenchResult) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "elements\tmerge ns\tpublish ns\tbare ns\tmerge/bare\tpublish/bare\tpayload Gbit/s\t")
+	for _, r := range results {
+		fmt.Fprintf(t, "%d\t%.0f\t%.0f\t%.0f\t%.2f\t%.2f\t%.1f\t\n", r.Elements, r.MergeNS, r.PublishNS, r.BareNS, r.MergeRatio, r.PublishRatio, r.PayloadGbps)
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// figure is what one command measured, by the JSON keys of its report.
+type figure map[string]float64
+
+// section is a table of the page.
+type section struct {
+	title, text string
+	rows        []row
+	columns     []column
+}
+
+// row is one command, or one part of what a command reports.
+type row struct {
+	label string
+	args  []string
+	aim   string // what the project set itself, as the page says it; empty for none
+	read  func(report []byte) (figure, error)
+}
+
+// column is a value of every row: a key of the report, or the ratio of two, in the
+// same row or (relative) against the first row of the same round.
+type column struct {
+	title    string
+	key      string
+	over     string // divided by this key; empty for none
+	relative bool
+	percent  bool
+	digits   int
+}
+
+func (c column) value(f, first figure) (float64, error) {
+	value, there := f[c.key]
+	if !there {
+		return 0, fmt.Errorf("the report has no %s", c.key)
+	}
+	if c.over != "" {
+		value /= f[c.over]
+	}
+	if c.relative {
+		value /= first[c.key]
+	}
+	return value, nil
+}
+
+func (c column) format(value float64) string {
+	if c.percent {
+		return fmt.Sprintf("%.*f%%", c.digits, 100*value)
+	}
+	return fmt.Sprintf("%.*f", c.digits, value)
+}
+
+// benchmarkPlan is all that is measured, in the order of the page.
+func benchmarkPlan() []section {
+	bench := []string{"bench", "--output", "json"}
+	bulk := func(more ...string) []string {
+		return append([]string{"run", "--workers", "4", "--size", "40MB", "--iterations", "10", "--output", "json"}, more...)
+	}
+	small := func(more ...string) []string {
+		return append([]string{"run", "--workers", "4", "--size", "4kB", "--iterations", "2000", "--output", "json"}, more...)
+	}
+	p50, p99 := column{title: "p50, ms", key: "p50_ms", digits: 2}, column{title: "p99, ms", key: "p99_ms", digits: 2}
+	bandwidth := column{title: "algorithm bandwidth, Gbit/s", key: "algbw_gbps", digits: 3}
+	share := column{title: "share of the wire limit", key: "wire_share", percent: true, digits: 1}
+	elements := column{title: "aggregated, million elements/s", key: "elements_millions_per_s", digits: 1}
+	resent := column{title: "retransmissions", key: "retransmissions"}
+	var packets []row
+	for _, e := range []int{32, 64, 256, 832} {
+		aim := ""
+		if e == 256 {
+			aim = "merge ≤ 2.0 × the bare loop"
+		}
+		packets = append(packets, row{label: "E = " + strconv.Itoa(e), args: bench, aim: aim, read: readBench(e)})
+	}
+	return []section{{
+		title: "The aggregator, a packet",
+		text: "The whole program on one core, in nanoseconds a packet: a merge into a slot, and the last merge, which also publishes. Beside it, in the same run, a loop that " +
+			"only swaps bytes and adds the same elements. Payload is what one core merges in Gbit/s of elements.",
+		rows: packets,
+		columns: []column{
+			{title: "merge, ns", key: "merge_ns"}, {title: "merge + publish, ns", key: "publish_ns"}, {title: "bare loop, ns", key: "bare_ns"},
+			{title: "merge ÷ bare", key: "merge_ns", over: "bare_ns", digits: 2}, {title: "payload a core, Gbit/s", key: "payload_gbps", digits: 1},
+		},
+	}, {
+		title: "Four workers on shaped links",
+		text:  "All-reduce of 40 MB, SUM over float32. The wire limit is payload ÷ all bytes on the wire, headers included, times the links' rate.",
+		rows: []row{
+			{label: "500 Mbit/s, E = 256", args: bulk("--rate", "500mbit", "--elements", "256"), aim: "share ≥ 95%", read: readRun},
+			{label: "1 Gbit/s, E = 256", args: bulk("--rate", "1gbit", "--elements", "256"), aim: "share ≥ 85%", read: readRun},
+		},
+		columns: []column{p50, p99, bandwidth, share, elements, resent},
+	}, {
+		title: "Four workers on unshaped links",
+		text:  "What the machine's cores allow: workers, switch and aggregator share them.",
+		rows: []row{
+			{label: "E = 256", args: bulk("--rate", "unshaped", "--elements", "256"), aim: "> 0.96 Gbit/s", read: readRun},
+			{label: "E = 832", args: bulk("--rate", "unshaped", "--elements", "832"), aim: "> 2.6 Gbit/s", read: readRun},
+		},
+		columns: []column{p50, p99, bandwidth, elements, resent},
+	}, {
+		title: "Loss",
+		text: "The same at 500 Mbit/s with packets lost at every worker's port, each way. Goodput is relative to the run without loss of the same round. " +
+			"Losses cost more than their share because every worker waits for the last chunk of every other.",
+		rows: []row{
+			{label: "none", args: bulk("--rate", "500mbit", "--elements", "256", "--loss", "0%"), read: readRun},
+			{label: "0.1%", args: bulk("--rate", "500mbit", "--elements", "256", "--loss", "0.1%"), aim: "≥ 90%", read: readRun},
+			{label: "1%", args: bulk("--rate", "500mbit", "--elements", "256", "--loss", "1%"), aim: "≥ 60%", read: readRun},
+		},
+		columns: []column{{title: "goodput", key: "algbw_gbps", relative: true, percent: true, digits: 1}, bandwidth, p50, p99, resent},
+	}, {
+		title: "Small messages",
+		text:  "Latency of an all-reduce of 4 kB, 1,000 float32: a descriptor and four chunks, two round trips.",
+		rows: []row{
+			{label: "unshaped", args: small("--rate", "unshaped"), read: readRun},
+			{label: "1 Gbit/s", args: small("--rate", "1gbit"), read: readRun},
+		},
+		columns: []column{{title: "p50, ms", key: "p50_ms", digits: 3}, {title: "p99, ms", key: "p99_ms", digits: 3}},
+	}}
+}
+
+// readRun reads the report of `spill-load run`. A run with a wrong bit is no measurement.
+func readRun(report []byte) (figure, error) {
+	var r struct {
+		P50             *float64 `json:"p50_ms"`
+		P99             *float64 `json:"p99_ms"`
+		Bandwidth       *float64 `json:"algbw_gbps"`
+		Elements        *float64 `json:"elements_per_s"`
+		Share           *float64 `json:"wire_share"` // null on unshaped links
+		Retransmissions *float64 `json:"retransmissions"`
+		Correct         bool     `json:"correct"`
+	}
+	if err := json.Unmarshal(report, &r); err != nil {
+		return nil, fmt.Errorf("read the report: %w", err)
+	}
+	if !r.Correct {
+		return nil, errors.New("the report says that a result was wrong")
+	}
+	f := figure{}
+	for key, value := range map[string]*float64{
+		"p50_ms": r.P50, "p99_ms": r.P99, "algbw_gbps": r.Bandwidth, "wire_share": r.Share, "retransmissions": r.Retransmissions,
+	} {
+		if value != nil {
+			f[key] = *value
+		}
+	}
+	if r.Elements != nil {
+		f["elements_millions_per_s"] = *r.Elements / 1e6
+	}
+	return f, nil
+}
+
+// readBench reads the figures of one E from the report of `spill-load bench`.
+func readBench(elements int) func([]byte) (figure, error) {
+	return func(report []byte) (figure, error) {
+		var results []figure
+		if err := json.Unmarshal(report, &results); err != nil {
+			return nil, fmt.Errorf("read the report: %w", err)
+		}
+		at := slices.IndexFunc(results, func(f figure) bool { return f["elements"] == float64(elements) })
+		if at < 0 {
+			return nil, fmt.Errorf("the report has nothing about %d elements", elements)
+		}
+		return results[at], nil
+	}
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"spillway/loadtest/rack"
+)
+
+// A crew is the worker processes of a run.
+type crew struct{ processes []*rack.Process }
+
+// newCrew starts a process a rank; the rack's Close stops them. Args are the command that they
+// are of this program, files what they inherit.
+func newCrew(r *rack.Rack, s streams, args []string, files ...*os.File) (*crew, error) {
+	c := &crew{}
+	for rank := range r.Workers() {
+		p, err := r.StartWorker(rank, rack.Command{Args: args, Files: files, Stderr: s.err})
+		if err != nil {
+			return nil, err
+		}
+		c.processes = append(c.processes, p)
+	}
+	return c, nil
+}
+
+// ask puts a question to all and returns the answers by rank. That a worker's
+// collective failed is an error, which names the ranks.
+func (c *crew) ask(ctx context.Context, question func(rank int) any) ([]answer, error) {
+	for rank, p := range c.processes {
+		if err := p.Send(question(rank)); err != nil {
+			return nil, c.explain(ctx, p, err)
+		}
+	}
+	answers := make([]answer, len(c.processes))
+	listening, ctx := errgroup.WithContext(ctx)
+	for rank, p := range c.processes {
+		listening.Go(func() error { return p.Receive(ctx, &answers[rank]) })
+	}
+	// When one process has ended there is no use in waiting for the others' collectives to fail.
+	if err := listening.Wait(); err != nil {
+		return nil, err
+	}
+	return answers, failures(answers)
+}
+
+// failures is an error that says what failed at which ranks; nil if nothing did.
+func failures(answers []answer) error {
+	failed := map[string][]string{}
+	var said []string
+	for rank, a := range answers {
+		if a.Error != "" {
+			if failed[a.Error] == nil {
+				said = append(said, a.Error)
+			}
+			failed[a.Error] = append(failed[a.Error], fmt.Sprint(rank))
+		}
+	}
+	var all []error
+	for _, message := range said {
+		all = append(all, fmt.Errorf("all-reduce at rank %s: %s", strings.Join(failed[message], ", "), message))
+	}
+	return errors.Join(all...)
+}
+
+// explain says how a process ended that could not be written to.
+func (c *crew) explain(ctx context.Context, p *rack.Process, err error) error {
+	var last answer
+	if ended := p.Receive(ctx, &last); errors.Is(ended, rack.ErrEnded) {
+		return ended
+	}
+	return err
+}
+
+// tell is ask with the same order for everybody.
+func (c *crew) tell(ctx context.Context, o order) ([]answer, error) {
+	return c.ask(ctx, func(int) any { return o })
+}

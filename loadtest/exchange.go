@@ -1,0 +1,70 @@
+package main
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"spillway/worker"
+)
+
+// The parent and a worker process exchange lines of JSON: one question, one
+// answer. The first question is a setup, the others are orders.
+
+// setup is how a worker process begins.
+type setup struct {
+	Params   worker.Params `json:"params"`
+	Type     string        `json:"dtype"`
+	Elements int           `json:"tensor_elements"`
+	Seed     uint64        `json:"seed"`
+	// Batch is the most tensors that are reduced in a row.
+	Batch int `json:"batch"`
+}
+
+// The orders.
+const (
+	orderFill  = "fill"  // fill tensors for the iterations [First, First+Count)
+	orderStart = "start" // all-reduce them, the first at monotonic time At
+	orderCheck = "check" // compare them with what they must be
+	orderStats = "stats"
+)
+
+// order is a question to a worker process.
+type order struct {
+	Do    string `json:"do"`
+	First int    `json:"first,omitempty"`
+	Count int    `json:"count,omitempty"`
+	At    int64  `json:"at,omitempty"` // ns
+}
+
+// answer is what a worker process says. Error is about the collective; a process
+// that cannot go on says so on stderr and ends.
+type answer struct {
+	Error string        `json:"error,omitempty"`
+	Spans []span        `json:"spans,omitempty"`
+	Wrong []wrong       `json:"wrong,omitempty"`
+	Stats *worker.Stats `json:"stats,omitempty"`
+}
+
+// span is when an all-reduce began and ended at a worker, in ns of the monotonic
+// clock, which all processes of a machine share.
+type span struct {
+	Start int64 `json:"start"`
+	End   int64 `json:"end"`
+}
+
+// wrong says where a result has a wrong bit.
+type wrong struct {
+	Rank      int `json:"rank"`
+	Iteration int `json:"iteration"`
+	Element   int `json:"element"` // the first one
+}
+
+// monotonic is the time of CLOCK_MONOTONIC in ns.
+func monotonic() (int64, error) {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return 0, errors.New("read the monotonic clock: " + err.Error())
+	}
+	return now.Nano(), nil
+}

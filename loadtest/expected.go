@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"golang.org/x/sync/errgroup"
+
+	"spillway/loadtest/reference"
+	"spillway/wire"
+)
+
+// blockChunks is how many chunks are summed at a time: all ranks' contributions
+// to a block are in memory at once, 64 kB each at E = 256.
+const blockChunks = 64
+
+// expect computes the sum of an iteration with the reference, from all workers' patterns,
+// on all cores.
+func expect(ctx context.Context, o *runOptions, iteration int, sum *sharedTensor, progress *Progress) error {
+	n := o.tensorElements()
+	block := blockChunks * o.elements
+	progress.Step("computing what the sum must be", (n+block-1)/block)
+	work, working := errgroup.WithContext(ctx)
+	work.SetLimit(runtime.GOMAXPROCS(0))
+	for from := 0; from < n; from += block {
+		if working.Err() != nil {
+			break
+		}
+		work.Go(func() error {
+			defer progress.Advance(1)
+			return expectBlock(o, iteration, sum, from, min(from+block, n))
+		})
+	}
+	if err := work.Wait(); err != nil {
+		return fmt.Errorf("expected sum: %w", err)
+	}
+	return context.Cause(ctx)
+}
+
+// expectBlock computes the elements [from, to); from is the start of a chunk.
+func expectBlock(o *runOptions, iteration int, sum *sharedTensor, from, to int) error {
+	if o.dtype == typeInt32 {
+		contributions := contribute(o, to-from, func(p pattern, to []int32) { p.fillInt32(to, from, iteration) })
+		result, saturated, err := reference.ReduceInt32(contributions, wire.Sum)
+		if err != nil {
+			return err
+		}
+		if saturated {
+			return fmt.Errorf("elements %d to %d of the pattern saturate", from, to)
+		}
+		copy(sum.int32s()[from:to], result)
+		return nil
+	}
+	contributions := contribute(o, to-from, func(p pattern, to []float32) { p.fillFloat32(to, from, iteration) })
+	result, err := reference.SumFloat32(contributions, o.elements)
+	if err != nil {
+		return err
+	}
+	copy(sum.float32s()[from:to], result)
+	return nil
+}
+
+// contribute makes all workers' contributions of n elements.
+func contribute[T any](o *runOptions, n int, fill func(pattern, []T)) [][]T {
+	all := make([][]T, o.workers)
+	for rank := range all {
+		all[rank] = make([]T, n)
+		fill(o.pattern(rank), all[rank])
+	}
+	return all
+}

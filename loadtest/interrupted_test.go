@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// startLongRun starts spill-load on a rack and returns when it is all-reducing.
+func startLongRun(t *testing.T) (cmd *exec.Cmd, stderr *bufio.Reader, workers []int) {
+	t.Helper()
+	cmd = exec.Command("/proc/self/exe", "run", "--workers", "3", "--size", "4MB", "--rate", "50mbit", "--iterations", "100", "--warmup", "0")
+	cmd.Env = append(os.Environ(), asSpillLoad+"=1")
+	pipe, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stderr = bufio.NewReader(pipe)
+	for {
+		line, err := stderr.ReadString('\n')
+		if err != nil {
+			t.Fatalf("it ended before it was all-reducing: %v", err)
+		}
+		if strings.HasPrefix(line, "all-reducing") {
+			break
+		}
+	}
+	workers = children(t, cmd.Process.Pid)
+	if len(workers) != 3 {
+		t.Fatalf("%d worker processes, want 3", len(workers))
+	}
+	return cmd, stderr, workers
+}
+
+// children are the processes that a process has started.
+func children(t *testing.T, pid int) []int {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []int
+	for _, path := range stats {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue // it ended meanwhile
+		}
+		_, after, _ := strings.Cut(string(stat), ") ") // state, parent, …
+		if fields := strings.Fields(after); len(fields) > 1 && fields[1] == strconv.Itoa(pid) {
+			child, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, child)
+		}
+	}
+	return all
+}
+
+// watch returns a function that waits until all the processes have ended. Call it before they may end.
+func watch(t *testing.T, pids []int) func() {
+	t.Helper()
+	watched := make([]unix.PollFd, len(pids))
+	for i, pid := range pids {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		watched[i] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
+		t.Cleanup(func() {
+			if err := unix.Close(fd); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	return func() {
+		t.Helper()
+		for i := range watched {
+			if n, err := unix.Poll(watched[i:i+1], 10_000); n != 1 {
+				t.Errorf("process %d is left (%v)", pids[i], err)
+			}
+		}
+	}
+}
+
+func TestInterruptedRunStopsInOrder(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		t.Run(signal.String(), func(t *testing.T) {
+			cmd, stderr, workers := startLongRun(t)
+			ended := watch(t, workers)
+			if err := cmd.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			said, err := io.ReadAll(stderr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = cmd.Wait()
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != exitFailure {
+				t.Errorf("ended with %v, want exit code %d: %s", err, exitFailure, said)
+			}
+			if !strings.Contains(string(said), signal.String()) {
+				t.Errorf("said %q, which does not name the signal", said)
+			}
+			for _, pid := range workers { // they were waited for, not only told
+				if err := unix.Kill(pid, 0); !errors.Is(err, unix.ESRCH) {
+					t.Errorf("worker %d is still there: %v", pid, err)
+				}
+			}
+			ended()
+		})
+	}
+}
+
+func TestKilledRunLeavesNoWorker(t *testing.T) {
+	cmd, _, workers := startLongRun(t)
+	ended := watch(t, workers)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("ended well")
+	}
+	ended()
+}
+
+func TestStoppedWorkerIsNamed(t *testing.T) {
+	cmd, stderr, workers := startLongRun(t)
+	if err := unix.Kill(workers[1], unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	said, err := io.ReadAll(stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = cmd.Wait()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != exitFailure {
+		t.Errorf("ended with %v, want exit code %d", err, exitFailure)
+	}
+	if !strings.Contains(string(said), "signal: killed") {
+		t.Errorf("said %q", said)
+	}
+}

@@ -1,0 +1,25 @@
+// Package rack builds a rack of servers out of network namespaces: n workers
+// and one aggregator host on a Linux bridge that stands for the switch, joined
+// by veth links whose rate, loss, duplication and reordering are chosen.
+//
+//	worker 0 ── eth0 ═ w0 ┐
+//	worker 1 ── eth0 ═ w1 ┼ bridge ┬ home ═ eth0 ── aggregator (XDP)
+//	     …            …   ┘        │
+//	   (a namespace each)   (switch's namespace)      (its own)
+//
+// Nothing is shelled out and nothing can be left over. Every namespace is
+// anonymous: a locked OS thread makes it with unshare(2), a file descriptor and
+// that thread hold it, and it is never bound to a path. All links are created
+// inside these namespaces, none in the host's. So when the process ends, be it
+// by kill -9, the kernel closes the descriptors, ends the threads and with them
+// removes the namespaces, their links, queues and programs. There is no state
+// of an earlier, crashed run to clean up, because there is no place where it
+// could survive. Worker processes are started from a namespace's thread with a
+// parent-death signal, and they end when their stdin does; so they go as well.
+//
+// Links are shaped with tbf, a token bucket (burst 256 kB, latency 50 ms): the
+// worker's uplink inside the worker's namespace, its downlink at the bridge's
+// port. The bucket counts whole Ethernet frames without preamble, gap and
+// checksum (14 bytes of header + IP packet). Neighbour and forwarding entries are static, so that
+// no address resolution shows in a measurement.
+package rack

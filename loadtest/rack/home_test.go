@@ -1,0 +1,214 @@
+package rack
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"golang.org/x/net/ipv4"
+	"golang.org/x/sys/unix"
+
+	"spillway/loadtest/faults"
+	"spillway/wire"
+	"spillway/xdp"
+)
+
+// member is the least that a worker of a job is: a socket that sends DATA and gets RESULTs.
+type member struct {
+	conn *net.UDPConn
+	job  Job
+	rank int
+}
+
+func join(t *testing.T, r *Rack, job Job, rank int) *member {
+	t.Helper()
+	m := &member{job: job, rank: rank}
+	m.conn = socket(t, inWorker(r, rank), fmt.Sprintf("0.0.0.0:%d", workerPort))
+	if group := job.group(); group.IsValid() {
+		err := r.InWorker(rank, func() error {
+			eth, err := net.InterfaceByName(hostInterface)
+			if err != nil {
+				return err
+			}
+			return ipv4.NewPacketConn(m.conn).JoinGroup(eth, &net.UDPAddr{IP: group.AsSlice()})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m
+}
+
+// packet is the member's DATA for a chunk.
+func (m *member) packet(seq uint32, elements []int32) []byte {
+	h := wire.Header{Version: wire.Version, Type: wire.Data, Job: m.job.ID, Generation: m.job.Generation, Cookie: m.job.Cookie,
+		Seq: seq, Bitmap: 1 << m.rank, Elems: uint16(len(elements))}
+	packet := make([]byte, wire.HeaderSize, wire.MaxPacket)
+	h.Encode(packet)
+	for _, e := range elements {
+		packet = binary.BigEndian.AppendUint32(packet, uint32(e))
+	}
+	return packet
+}
+
+func (m *member) send(t *testing.T, r *Rack, seq uint32, elements []int32) {
+	t.Helper()
+	if _, err := m.conn.WriteToUDPAddrPort(m.packet(seq, elements), r.homeAddrPort()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (m *member) receive(t *testing.T) (wire.Header, []int32) {
+	t.Helper()
+	if err := m.conn.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	buffer := make([]byte, 4096)
+	n, from, err := m.conn.ReadFromUDPAddrPort(buffer)
+	if err != nil {
+		t.Fatalf("rank %d: %v", m.rank, err)
+	}
+	if from.Addr().Unmap() != HomeAddr() {
+		t.Errorf("rank %d: a packet from %v", m.rank, from)
+	}
+	var h wire.Header
+	payload, err := h.Decode(buffer[:n])
+	if err != nil {
+		t.Fatal(err)
+	}
+	elements := make([]int32, h.Elems)
+	for i := range elements {
+		elements[i] = int32(binary.BigEndian.Uint32(payload[4*i:]))
+	}
+	return h, elements
+}
+
+func TestSumsThroughTheHome(t *testing.T) {
+	for _, unicast := range []bool{false, true} {
+		for _, elements := range []int{32, 256, 832} {
+			t.Run(fmt.Sprintf("unicast=%t/%d", unicast, elements), func(t *testing.T) {
+				const workers, chunks = 3, 20
+				r := build(t, Config{Workers: workers, Elements: elements})
+				if r.Mode() != xdp.Native {
+					t.Errorf("mode %s", r.Mode())
+				}
+				job := Job{ID: 5, Generation: 2, Cookie: 77, Window: 32, Unicast: unicast}
+				if err := r.AddJob(job); err != nil {
+					t.Fatal(err)
+				}
+				members := make([]*member, workers)
+				for rank := range members {
+					members[rank] = join(t, r, job, rank)
+				}
+				for seq := range uint32(chunks) {
+					for rank, m := range members {
+						contribution := make([]int32, elements)
+						for i := range contribution {
+							contribution[i] = int32(i*(rank+1)) - int32(seq)
+						}
+						m.send(t, r, seq, contribution)
+					}
+					for rank, m := range members {
+						h, sum := m.receive(t)
+						if h.Type != wire.Result || h.Seq != seq || h.Bitmap != wire.FullBitmap(workers) || len(sum) != elements {
+							t.Fatalf("rank %d got %+v", rank, h)
+						}
+						for i, got := range sum {
+							if want := int32(i*6) - int32(3*seq); got != want {
+								t.Fatalf("rank %d, chunk %d, element %d: %d, want %d", rank, seq, i, got, want)
+							}
+						}
+					}
+				}
+				counters, unassigned, err := r.Counters(job.ID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("counters %v, of no job %v", counters, unassigned)
+				if err := r.RemoveJob(job.ID); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// RESULTs of a burst cross the bridge as super-packets, unless there are faults to inject.
+func TestResultsCrossInBunches(t *testing.T) {
+	for _, rates := range []faults.Rates{{}, {Loss: 1e-9}} {
+		t.Run(fmt.Sprintf("faults=%t", rates.Any()), func(t *testing.T) {
+			const workers, chunks, elements = 2, 16, 256
+			r := build(t, Config{Workers: workers, Elements: elements, Faults: rates})
+			job := Job{ID: 1, Window: 32}
+			if err := r.AddJob(job); err != nil {
+				t.Fatal(err)
+			}
+			var members []*member
+			for rank := range workers {
+				members = append(members, join(t, r, job, rank))
+				option(t, members[rank].conn, unix.IPPROTO_UDP, unix.UDP_SEGMENT, wire.HeaderSize+4*elements)
+				option(t, members[rank].conn, unix.IPPROTO_UDP, unix.UDP_GRO, 1)
+			}
+			for _, m := range members {
+				var burst []byte
+				for seq := range uint32(chunks) {
+					burst = append(burst, m.packet(seq, make([]int32, elements))...)
+				}
+				if _, err := m.conn.WriteToUDPAddrPort(burst, r.homeAddrPort()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, m := range members {
+				got, reads := 0, 0
+				for buffer := make([]byte, 1<<16); got < chunks*(wire.HeaderSize+4*elements); reads++ {
+					if err := m.conn.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+						t.Fatal(err)
+					}
+					n, err := m.conn.Read(buffer)
+					if err != nil {
+						t.Fatalf("after %d bytes: %v", got, err)
+					}
+					got += n
+				}
+				// A receiving host may coalesce as well, so that reads alone would not tell.
+				t.Logf("rank %d got %d bytes in %d reads", m.rank, got, reads)
+			}
+			forwarded := packetsForwarded(t, r)
+			if bunched := forwarded < chunks; bunched == rates.Any() {
+				t.Errorf("%d packets left the switch for worker 0", forwarded)
+			}
+			all, err := r.Faults()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rates.Any() && (all.Uplink.Packets != workers*chunks || all.Downlink.Packets != workers*chunks) {
+				t.Errorf("%d packets up and %d down met the dice, %d each way were sent", all.Uplink.Packets, all.Downlink.Packets, workers*chunks)
+			}
+		})
+	}
+}
+
+// packetsForwarded is how often the switch has sent something to worker 0.
+func packetsForwarded(t *testing.T, r *Rack) uint64 {
+	t.Helper()
+	link, err := r.sw.link.LinkByName(r.ports[0].name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return link.Attrs().Statistics.TxPackets
+}
+
+// option sets a socket option.
+func option(t *testing.T, conn *net.UDPConn, level, name, value int) {
+	t.Helper()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var set error
+	if err := raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), level, name, value) }); err != nil || set != nil {
+		t.Fatal(err, set)
+	}
+}

@@ -1,0 +1,193 @@
+package rack
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const (
+	// self is this very program, even if its file was replaced meanwhile.
+	self = "/proc/self/exe"
+	// grace is how long a worker may take to end after its stdin has.
+	grace = 5 * time.Second
+	// maxLine is the longest line of JSON a worker may write.
+	maxLine = 1 << 20
+)
+
+// ErrEnded is what Receive returns when the process has ended its output.
+var ErrEnded = errors.New("process ended")
+
+// Command says what a worker runs.
+type Command struct {
+	// Path of the program; empty is the running one.
+	Path string
+	Args []string
+	// Env is added to this process's environment.
+	Env []string
+	// Files are passed on as descriptors 3, 4, ….
+	Files []*os.File
+	// Stderr takes what the process says beside its answers; nil is this process's.
+	Stderr io.Writer
+}
+
+// A Process is a worker process in a worker's namespace. It is spoken to in
+// lines of JSON over its stdin and stdout, and it must end when its stdin does.
+type Process struct {
+	Rank int
+
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	lines chan []byte   // stdout, closed at its end
+	done  chan struct{} // closed when the process was waited for
+	err   error         // of the process; valid after done
+
+	stop    sync.Once
+	stopped atomic.Bool // Stop was called, and has reported how the process ended
+}
+
+// StartWorker runs a command in the namespace of the worker with this rank. It
+// inherits the namespace from the thread that starts it, is in a process group
+// of its own (so that a Ctrl-C at the terminal reaches only this process, which
+// then stops it in order), and the kernel kills it should this process die.
+// Close of the rack stops it.
+func (r *Rack) StartWorker(rank int, c Command) (*Process, error) {
+	if rank < 0 || rank >= len(r.workers) {
+		return nil, fmt.Errorf("rank %d is outside the rack's %d workers", rank, len(r.workers))
+	}
+	if c.Path == "" {
+		c.Path = self
+	}
+	cmd := exec.Command(c.Path, c.Args...)
+	cmd.Env = append(os.Environ(), c.Env...)
+	cmd.ExtraFiles = c.Files
+	cmd.Stderr = c.Stderr
+	if cmd.Stderr == nil {
+		cmd.Stderr = os.Stderr
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("pipe to worker %d: %w", rank, err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("pipe from worker %d: %w", rank, err), stdin.Close())
+	}
+	if err := r.workers[rank].do(cmd.Start); err != nil {
+		return nil, fmt.Errorf("start worker %d: %w", rank, err)
+	}
+	p := &Process{Rank: rank, cmd: cmd, stdin: stdin, lines: make(chan []byte, 16), done: make(chan struct{})}
+	go p.read(stdout)
+	r.mu.Lock()
+	r.processes = append(r.processes, p)
+	r.mu.Unlock()
+	return p, nil
+}
+
+// read owns stdout: it passes lines on until the end, then waits for the process.
+func (p *Process) read(stdout io.Reader) {
+	defer close(p.done)
+	lines := bufio.NewScanner(stdout)
+	lines.Buffer(make([]byte, 0, 4096), maxLine)
+	for lines.Scan() {
+		p.lines <- append([]byte(nil), lines.Bytes()...)
+	}
+	scanErr := lines.Err()
+	close(p.lines)
+	if scanErr != nil {
+		// Let a process that writes too long a line end rather than block on its pipe.
+		_, copyErr := io.Copy(io.Discard, stdout)
+		scanErr = errors.Join(fmt.Errorf("read from worker %d: %w", p.Rank, scanErr), copyErr)
+	}
+	p.err = errors.Join(scanErr, p.cmd.Wait())
+}
+
+// PID is the process's id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Send writes v to the process as a line of JSON.
+func (p *Process) Send(v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("message to worker %d: %w", p.Rank, err)
+	}
+	if _, err := p.stdin.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("message to worker %d: %w", p.Rank, err)
+	}
+	return nil
+}
+
+// Receive reads the process's next line of JSON into v. It returns an error that
+// wraps ErrEnded and says how the process ended if there is none.
+func (p *Process) Receive(ctx context.Context, v any) error {
+	select {
+	case line, ok := <-p.lines:
+		if !ok {
+			return p.ended(ctx)
+		}
+		if err := json.Unmarshal(line, v); err != nil {
+			return fmt.Errorf("worker %d said %q: %w", p.Rank, clip(line), err)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("worker %d: %w", p.Rank, context.Cause(ctx))
+	}
+}
+
+func (p *Process) ended(ctx context.Context) error {
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		return fmt.Errorf("worker %d: %w", p.Rank, context.Cause(ctx))
+	}
+	if p.err != nil {
+		return fmt.Errorf("worker %d: %w: %w", p.Rank, ErrEnded, p.err)
+	}
+	return fmt.Errorf("worker %d: %w", p.Rank, ErrEnded)
+}
+
+// Stop ends the process's stdin, waits for it to end, kills it after 5 s, and
+// returns how it ended: nil is exit status 0. Output that was not received is dropped.
+func (p *Process) Stop() error {
+	p.stopped.Store(true)
+	var closeErr error
+	p.stop.Do(func() {
+		closeErr = p.stdin.Close()
+		if errors.Is(closeErr, os.ErrClosed) {
+			closeErr = nil // it ended before us
+		}
+	})
+	kill := time.AfterFunc(grace, p.kill)
+	defer kill.Stop()
+	for range p.lines {
+	}
+	<-p.done
+	if p.err != nil {
+		return errors.Join(fmt.Errorf("worker %d: %w", p.Rank, p.err), closeErr)
+	}
+	return closeErr
+}
+
+// kill ends the process and everything it started. An error means that it has ended.
+func (p *Process) kill() { _ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }
+
+// clip shortens what a process said to what an error can hold.
+func clip(line []byte) string {
+	const most = 120
+	s := strings.ToValidUTF8(string(line), "?")
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
+}

@@ -1,0 +1,199 @@
+package rack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/vishvananda/netlink"
+
+	"spillway/loadtest/faults"
+	"spillway/xdp"
+)
+
+// A Rack is a set of namespaces joined by links. Its methods are safe for
+// concurrent use except Close, which must come last.
+type Rack struct {
+	config   Config
+	sw       *namespace // the switch
+	home     *namespace // the aggregator host
+	workers  []*namespace
+	homePort port
+	ports    []port           // of the workers
+	injector *faults.Injector // nil without faults
+
+	aggregator *xdp.Aggregator
+	mode       xdp.Mode
+	receiver   *receiver // at the switch's port of the home
+	homeIndex  int       // of the home's interface, inside its namespace
+
+	mu        sync.Mutex // guards processes; held for no call that blocks
+	processes []*Process
+}
+
+// New builds a rack. It needs CAP_SYS_ADMIN (namespaces) and CAP_NET_ADMIN;
+// Preflight says beforehand what is missing. Nothing is left when it fails.
+func New(ctx context.Context, config Config) (r *Rack, err error) {
+	if err := config.setDefaults(); err != nil {
+		return nil, err
+	}
+	r = &Rack{config: config}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("build the rack: %w", err), r.Close())
+			r = nil
+		}
+	}()
+	if r.sw, err = newNamespace("the switch"); err != nil {
+		return r, err
+	}
+	bridge, err := makeBridge(r.sw, config.mtu())
+	if err != nil {
+		return r, err
+	}
+	if err := r.addHome(bridge); err != nil {
+		return r, err
+	}
+	for rank := range config.Workers {
+		if err := ctx.Err(); err != nil {
+			return r, context.Cause(ctx)
+		}
+		if err := r.addWorker(bridge, rank); err != nil {
+			return r, err
+		}
+	}
+	if err := r.addFaults(); err != nil {
+		return r, err
+	}
+	return r, r.startAggregator()
+}
+
+// addHome makes the aggregator's namespace and its link.
+func (r *Rack) addHome(bridge netlink.Link) (err error) {
+	if r.home, err = newNamespace("the aggregator"); err != nil {
+		return err
+	}
+	if r.homePort, err = connect(r.sw, bridge, r.home, "home", HomeAddr(), r.config.mtu()); err != nil {
+		return err
+	}
+	settings := homePortOffload
+	if r.config.Faults.Any() {
+		settings = homePortSingly
+	}
+	if err := offload(r.sw, r.homePort.name, settings); err != nil {
+		return err
+	}
+	err = r.sw.do(func() (err error) {
+		r.receiver, err = newReceiver(r.homePort.index)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return shape(r.sw.link, r.homePort.index, r.config.HomeRate)
+}
+
+// addWorker makes a worker's namespace and its link, shaped both ways.
+func (r *Rack) addWorker(bridge netlink.Link, rank int) error {
+	worker, err := newNamespace(fmt.Sprintf("worker %d", rank))
+	if err != nil {
+		return err
+	}
+	r.workers = append(r.workers, worker)
+	at, err := connect(r.sw, bridge, worker, fmt.Sprintf("w%d", rank), WorkerAddr(rank), r.config.mtu())
+	if err != nil {
+		return err
+	}
+	r.ports = append(r.ports, at)
+	settings := workerOffload
+	if r.config.Faults.Any() {
+		settings = workerSingly
+	}
+	if err := offload(worker, hostInterface, settings); err != nil {
+		return err
+	}
+	inside, err := worker.link.LinkByName(hostInterface)
+	if err != nil {
+		return fmt.Errorf("find the interface of %s: %w", worker.name, err)
+	}
+	if err := shape(worker.link, inside.Attrs().Index, r.config.Rate); err != nil {
+		return err
+	}
+	if err := shape(r.sw.link, at.index, r.config.Rate); err != nil {
+		return err
+	}
+	return introduce(r.home, HomeAddr(), worker, WorkerAddr(rank))
+}
+
+// addFaults puts the injector at the workers' ports.
+func (r *Rack) addFaults() (err error) {
+	if !r.config.Faults.Any() {
+		return nil
+	}
+	if r.injector, err = faults.Load(r.config.Faults); err != nil {
+		return err
+	}
+	for _, at := range r.ports {
+		if err := r.injector.Attach(r.sw.link, at.index, faults.Link{Rate: r.config.Rate, MTU: r.config.mtu()}); err != nil {
+			return fmt.Errorf("port %s: %w", at.name, err)
+		}
+	}
+	return nil
+}
+
+// Workers is the number of workers.
+func (r *Rack) Workers() int { return len(r.workers) }
+
+// Faults counts what was injected so far, over all workers; zeros without faults.
+func (r *Rack) Faults() (faults.Counters, error) {
+	if r.injector == nil {
+		return faults.Counters{}, nil
+	}
+	return r.injector.Counters()
+}
+
+// InWorker runs f on a thread that is in the namespace of the worker with this
+// rank: sockets it opens are that worker's.
+func (r *Rack) InWorker(rank int, f func() error) error { return r.workers[rank].do(f) }
+
+// InHome runs f on a thread that is in the aggregator's namespace.
+func (r *Rack) InHome(f func() error) error { return r.home.do(f) }
+
+// Close stops all processes and removes the rack. It returns how processes
+// ended that Stop was not called for and that did not end well.
+func (r *Rack) Close() error {
+	var all []error
+	all = append(all, r.stopProcesses())
+	if r.aggregator != nil {
+		all = append(all, r.aggregator.Close())
+	}
+	all = append(all, r.receiver.close())
+	if r.injector != nil {
+		all = append(all, r.injector.Close())
+	}
+	for _, n := range append([]*namespace{r.sw, r.home}, r.workers...) {
+		if n != nil {
+			all = append(all, n.close())
+		}
+	}
+	return errors.Join(all...)
+}
+
+// stopProcesses stops all at once: each may take its time to end.
+func (r *Rack) stopProcesses() error {
+	r.mu.Lock()
+	processes := r.processes
+	r.processes = nil
+	r.mu.Unlock()
+	all := make([]error, len(processes))
+	var stopping sync.WaitGroup
+	for i, p := range processes {
+		if p.stopped.Load() {
+			continue
+		}
+		stopping.Go(func() { all[i] = p.Stop() })
+	}
+	stopping.Wait()
+	return errors.Join(all...)
+}

@@ -1,0 +1,276 @@
+package rack
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"spillway/loadtest/faults"
+)
+
+// TestMain lets this program be the worker process that a test starts.
+func TestMain(m *testing.M) {
+	switch role := os.Getenv("SPILLWAY_TEST_ROLE"); role {
+	case "":
+		os.Exit(m.Run())
+	default:
+		if err := play(role); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+}
+
+// namespaces lists all network namespaces that some thread is in or some
+// descriptor or mount holds: a namespace that is in none of these is gone.
+func namespaces(t *testing.T) map[string]bool {
+	t.Helper()
+	found := map[string]bool{}
+	for _, pattern := range []string{"/proc/[0-9]*/task/*/ns/net", "/proc/[0-9]*/fd/*"} {
+		paths, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			target, err := os.Readlink(path)
+			if err == nil && strings.HasPrefix(target, "net:[") {
+				found[target] = true
+			}
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if fields := strings.Fields(line); strings.HasPrefix(fields[3], "net:[") {
+			found[fields[3]] = true
+		}
+	}
+	return found
+}
+
+// inode is the identity of a rack's namespace, as namespaces lists it.
+func inode(t *testing.T, n *namespace) string {
+	t.Helper()
+	target, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", int(n.handle)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return target
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+func links(t *testing.T) []string {
+	t.Helper()
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, i := range interfaces {
+		names = append(names, i.Name)
+	}
+	return names
+}
+
+// build makes a rack and checks at the test's end that nothing is left of it.
+func build(t *testing.T, config Config) *Rack {
+	t.Helper()
+	leaks := goleak.IgnoreCurrent()
+	files, linksBefore := openFiles(t), links(t)
+	r, err := New(context.Background(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var own []string
+	for _, n := range append([]*namespace{r.sw, r.home}, r.workers...) {
+		own = append(own, inode(t, n))
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		goleak.VerifyNone(t, leaks)
+		held := namespaces(t)
+		for _, ns := range own {
+			if held[ns] {
+				t.Errorf("namespace %s is left", ns)
+			}
+		}
+		if now := openFiles(t); now > files {
+			t.Errorf("%d files are open, %d before", now, files)
+		}
+		if now := links(t); !slices.Equal(now, linksBefore) {
+			t.Errorf("links of the host %v, %v before", now, linksBefore)
+		}
+	})
+	return r
+}
+
+// socket opens a UDP socket in a namespace; it stays there wherever it is used.
+func socket(t *testing.T, in func(func() error) error, address string) *net.UDPConn {
+	t.Helper()
+	var conn *net.UDPConn
+	err := in(func() error {
+		at, err := net.ResolveUDPAddr("udp4", address)
+		if err != nil {
+			return err
+		}
+		conn, err = net.ListenUDP("udp4", at)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return conn
+}
+
+func inWorker(r *Rack, rank int) func(func() error) error {
+	return func(f func() error) error { return r.InWorker(rank, f) }
+}
+
+func TestConfigRefusals(t *testing.T) {
+	for name, c := range map[string]Config{
+		"no workers":   {},
+		"65 workers":   {Workers: 65},
+		"33 elements":  {Workers: 1, Elements: 33},
+		"864 elements": {Workers: 1, Elements: 864},
+		"slow link":    {Workers: 1, Rate: 1000},
+		"loss":         {Workers: 1, Faults: faults.Rates{Loss: 1.5}},
+	} {
+		if r, err := New(context.Background(), c); err == nil {
+			t.Errorf("%s: built %v", name, r)
+		}
+	}
+}
+
+func TestEverybodyReachesTheHome(t *testing.T) {
+	for _, elements := range []int{256, 352, 832} {
+		t.Run(fmt.Sprint(elements), func(t *testing.T) {
+			const workers = 5
+			r := build(t, Config{Workers: workers, Elements: elements})
+			home := socket(t, r.InHome, HomeAddr().String()+plainPort)
+			packet := make([]byte, 28+4*elements)
+			for rank := range workers {
+				worker := socket(t, inWorker(r, rank), WorkerAddr(rank).String()+plainPort)
+				if _, err := worker.WriteToUDP(packet, home.LocalAddr().(*net.UDPAddr)); err != nil {
+					t.Fatal(err)
+				}
+				buffer := make([]byte, 4096)
+				if err := home.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+					t.Fatal(err)
+				}
+				n, from, err := home.ReadFromUDP(buffer)
+				if err != nil || n != len(packet) || from.String() != WorkerAddr(rank).String()+plainPort {
+					t.Fatalf("rank %d: %d bytes from %v, %v", rank, n, from, err)
+				}
+			}
+		})
+	}
+}
+
+func TestCancelledBuildLeavesNothing(t *testing.T) {
+	leaks, files := goleak.IgnoreCurrent(), openFiles(t)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	reason := errors.New("changed my mind")
+	cancel(reason)
+	if _, err := New(ctx, Config{Workers: 3}); !errors.Is(err, reason) {
+		t.Errorf("got %v", err)
+	}
+	goleak.VerifyNone(t, leaks)
+	if now := openFiles(t); now > files {
+		t.Errorf("%d files are open, %d before", now, files)
+	}
+}
+
+// play is what the test program does when it is started as a worker or a parent.
+func play(role string) error {
+	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
+	switch role {
+	case "echo": // answers with its own address, until its stdin ends
+		for {
+			var question string
+			if err := in.Decode(&question); err != nil {
+				return nil
+			}
+			addrs, err := net.InterfaceAddrs()
+			if err != nil {
+				return err
+			}
+			if err := out.Encode(map[string]string{"question": question, "addresses": fmt.Sprint(addrs)}); err != nil {
+				return err
+			}
+		}
+	case "preflight":
+		return Preflight(everything)
+	case "deaf": // does not mind its stdin
+		_, err := os.Stdout.WriteString("1\n")
+		for err == nil {
+			err = unix.Pause()
+			if errors.Is(err, unix.EINTR) {
+				err = nil
+			}
+		}
+		return err
+	case "parent": // builds a rack with two deaf workers, says who they are, and waits to be killed
+		r, err := New(context.Background(), Config{Workers: 2, Rate: 10_000_000})
+		if err != nil {
+			return err
+		}
+		var said struct {
+			PIDs       []int
+			Namespaces []string
+		}
+		for _, n := range append([]*namespace{r.sw, r.home}, r.workers...) {
+			ns, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", int(n.handle)))
+			if err != nil {
+				return err
+			}
+			said.Namespaces = append(said.Namespaces, ns)
+		}
+		for rank := range 2 {
+			p, err := r.StartWorker(rank, Command{Env: []string{"SPILLWAY_TEST_ROLE=deaf"}})
+			if err != nil {
+				return err
+			}
+			var up int
+			if err := p.Receive(context.Background(), &up); err != nil {
+				return err
+			}
+			said.PIDs = append(said.PIDs, p.PID())
+		}
+		if err := out.Encode(said); err != nil {
+			return err
+		}
+		select {}
+	}
+	return fmt.Errorf("unknown role %q", role)
+}
+
+// plainPort is a port that the aggregator's program lets through to sockets.
+const plainPort = ":5000"

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"spillway/loadtest/faults"
+	"spillway/loadtest/quantity"
+	"spillway/loadtest/rack"
+	"spillway/wire"
+	"spillway/worker"
+	"spillway/xdp"
+)
+
+// maxTensor in elements is the protocol's limit (section 5).
+const maxTensor = 1<<31 - 1
+
+// jobID is that of the run's one job.
+const jobID = 1
+
+// maxWindow in chunks bounds the aggregator's memory for the job: some 900 MB of slots at E = 832.
+const maxWindow = 1 << 16
+
+// runOptions are the flags of `run`.
+type runOptions struct {
+	workers                  int
+	size                     quantity.Size
+	rate, homeRate           quantity.Rate
+	loss, duplicate, reorder quantity.Probability
+	ecn                      quantity.Probability
+	elements, window         int
+	iterations, warmup       int
+	unicast                  bool
+	dtype                    string
+	seed                     uint64
+	minRTO, maxRTO, silence  time.Duration
+	timeout                  time.Duration
+	output                   string
+}
+
+// runCommand is `spill-load run`.
+func runCommand(s streams) *cli.Command {
+	o := &runOptions{size: 40_000_000, rate: 500_000_000}
+	return &cli.Command{
+		Name:  "run",
+		Usage: "all-reduce tensors on a rack, check every bit and measure",
+		Description: `Builds a rack, starts a worker process a rank, and all-reduces the same tensor
+size again and again. Each worker compares each result, bit for bit, with the
+sum computed apart from the code under test.
+
+  sudo spill-load run --workers 8 --size 160MB --rate 1gbit
+  sudo spill-load run --size 4kB --iterations 1000 --rate unshaped
+  sudo spill-load run --loss 1% --duplicate 1% --reorder 1%
+  sudo spill-load run --elements 832 --unicast --output json | jq .p50_ms
+
+What the figures mean:
+  p50_ms, p99_ms    time of an all-reduce: from the moment the first worker begins
+                    until the slowest is done (nearest rank over the iterations)
+  algbw_gbps        bits of the tensor / p50
+  elements_per_s    elements of the tensor / p50
+  wire_share        ideal / p50. Ideal: the tensor's full packets back to back at
+                    the link's rate, where a packet of E elements is 4·E bytes of payload
+                    and 70 of headers (Ethernet 14, IPv4 20, UDP 8, Spillway 28;
+                    what the links' token buckets count). Absent on unshaped links.
+  retransmissions   packets the workers sent again, warm-up not counted
+  counters          what the aggregator counted over the whole run, by reason
+
+Small tensors are reduced in batches of at most 64 MB, without a pause between
+iterations; fill-in and checks happen between batches. Faults are thrown per packet, at
+each worker's port, each way. SIGINT and SIGTERM stop all in order; the exit code is 1.`,
+		Flags: []cli.Flag{
+			&cli.IntFlag{Name: "workers", Aliases: []string{"n"}, Value: 4, Usage: "worker processes, 1 to 64", Destination: &o.workers},
+			&cli.GenericFlag{Name: "size", Aliases: []string{"s"}, Value: &o.size, Usage: "`SIZE` of the tensor, like 40MB, 4kB, 1MiB"},
+			&cli.GenericFlag{Name: "rate", Aliases: []string{"r"}, Value: &o.rate, Usage: "`RATE` of each worker's link, each way, like 500mbit, 1gbit, or unshaped"},
+			&cli.GenericFlag{Name: "home-rate", Value: &o.homeRate, Usage: "`RATE` of the link towards the aggregator"},
+			&cli.GenericFlag{Name: "loss", Value: &o.loss, Usage: "`PERCENT` of packets lost, like 0.1%"},
+			&cli.GenericFlag{Name: "duplicate", Value: &o.duplicate, Usage: "`PERCENT` of packets doubled"},
+			&cli.GenericFlag{Name: "reorder", Value: &o.reorder, Usage: "`PERCENT` of packets made late"},
+			&cli.GenericFlag{Name: "ecn", Value: &o.ecn, Usage: "`PERCENT` of packets marked as having met congestion"},
+			&cli.IntFlag{Name: "elements", Aliases: []string{"e"}, Value: 256, Usage: "elements a packet: a multiple of 32 up to 832", Destination: &o.elements},
+			&cli.IntFlag{Name: "window", Aliases: []string{"w"}, Value: 256, Usage: "chunks a worker has in flight", Destination: &o.window},
+			&cli.IntFlag{Name: "iterations", Aliases: []string{"i"}, Value: 10, Usage: "all-reduces that count", Destination: &o.iterations},
+			&cli.IntFlag{Name: "warmup", Value: 2, Usage: "all-reduces before them", Destination: &o.warmup},
+			&cli.BoolFlag{Name: "unicast", Usage: "publish a copy to each worker instead of one multicast packet", Destination: &o.unicast},
+			&cli.StringFlag{Name: "dtype", Value: typeFloat32, Usage: "`TYPE` of the elements: float32 or int32", Destination: &o.dtype},
+			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of the tensors' contents", Destination: &o.seed},
+			&cli.DurationFlag{Name: "min-rto", Usage: "least retransmission timeout (0: the worker's own)", Destination: &o.minRTO},
+			&cli.DurationFlag{Name: "max-rto", Usage: "most retransmission timeout (0: the worker's own)", Destination: &o.maxRTO},
+			&cli.DurationFlag{Name: "silence", Value: 10 * time.Second, Usage: "a worker gives up after so long without any result", Destination: &o.silence},
+			&cli.DurationFlag{Name: "timeout", Value: 5 * time.Minute, Usage: "the run gives up after so long", EnvVars: []string{"SPILL_TIMEOUT"}, Destination: &o.timeout},
+			outputFlag(&o.output),
+		},
+		Action: func(c *cli.Context) error { return run(c.Context, o, s) },
+	}
+}
+
+// validate returns a usageError for what cannot be meant.
+func (o *runOptions) validate() error {
+	for _, limit := range []struct {
+		name               string
+		value, least, most int
+	}{
+		{"workers", o.workers, 1, rack.MaxWorkers},
+		{"elements", o.elements, wire.MinElements, wire.MaxElements},
+		{"window", o.window, 1, maxWindow},
+		{"iterations", o.iterations, 1, 1_000_000},
+		{"warmup", o.warmup, 0, 1_000_000},
+	} {
+		if limit.value < limit.least || limit.value > limit.most {
+			return usagef("run: --%s is %d, want %d to %d", limit.name, limit.value, limit.least, limit.most)
+		}
+	}
+	if o.elements%wire.ElementStep != 0 {
+		return usagef("run: --elements is %d, want a multiple of %d", o.elements, wire.ElementStep)
+	}
+	if o.size%elementSize != 0 || o.size/elementSize > maxTensor {
+		return usagef("run: --size is %d bytes, want a multiple of %d up to %d", o.size, elementSize, maxTensor*elementSize)
+	}
+	if o.dtype != typeFloat32 && o.dtype != typeInt32 {
+		return usagef("run: --dtype %q is neither %s nor %s", o.dtype, typeFloat32, typeInt32)
+	}
+	for name, d := range map[string]time.Duration{"min-rto": o.minRTO, "max-rto": o.maxRTO, "silence": o.silence - 1, "timeout": o.timeout - 1} {
+		if d < 0 {
+			return usagef("run: --%s is too short", name)
+		}
+	}
+	config := o.rack()
+	if err := config.Validate(); err != nil {
+		return usagef("run: %v", err)
+	}
+	return checkOutput(o.output)
+}
+
+func (o *runOptions) tensorElements() int { return int(o.size / elementSize) }
+
+func (o *runOptions) pattern(rank int) pattern {
+	return pattern{seed: o.seed, rank: rank, workers: o.workers}
+}
+
+// rack is the configuration of the rack that the options ask for.
+func (o *runOptions) rack() rack.Config {
+	slots := xdp.DefaultSlots
+	for class := range slots {
+		slots[class] = max(slots[class], wire.RingSize(o.window))
+	}
+	return rack.Config{
+		Workers:    o.workers,
+		Elements:   o.elements,
+		Rate:       uint64(o.rate),
+		HomeRate:   uint64(o.homeRate),
+		Aggregator: xdp.Config{Slots: slots},
+		Faults: faults.Rates{
+			Loss:      float64(o.loss),
+			Duplicate: float64(o.duplicate),
+			Reorder:   float64(o.reorder),
+			ECN:       float64(o.ecn),
+		},
+	}
+}
+
+// job is the run's one job. The cookie is no secret here.
+func (o *runOptions) job() rack.Job {
+	return rack.Job{
+		ID:         jobID,
+		Generation: 1,
+		Cookie:     0x5b111e5,
+		Window:     o.window,
+		Unicast:    o.unicast,
+		MinRTO:     worker.Duration(o.minRTO),
+		MaxRTO:     worker.Duration(o.maxRTO),
+		Silence:    worker.Duration(o.silence),
+	}
+}
+
+// run measures and reports; wrong bits are an error after the report.
+func run(ctx context.Context, o *runOptions, s streams) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("not done within %v (--timeout)", o.timeout))
+	defer cancel()
+	progress := newProgress(s.err)
+	report, err := measure(ctx, o, s, progress)
+	progress.Close()
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+			err = fmt.Errorf("%w: %w", cause, err)
+		}
+		return err
+	}
+	if err := report.write(s.out, o.output); err != nil {
+		return err
+	}
+	if !report.Correct {
+		w := report.Wrong[0]
+		return fmt.Errorf("%d results have wrong bits, the first at rank %d, iteration %d, element %d",
+			len(report.Wrong), w.Rank, w.Iteration, w.Element)
+	}
+	return nil
+}

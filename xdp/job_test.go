@@ -1,0 +1,171 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"spillway/wire"
+)
+
+// TestClasses holds classElements to the compiled program's payload maps.
+func TestClasses(t *testing.T) {
+	spec, err := loadAggregator()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found int
+	for name, m := range spec.Maps {
+		if !strings.HasPrefix(name, "payload_") {
+			continue
+		}
+		found++
+		if i := slices.IndexFunc(classElements[:], func(e int) bool { return name == fmt.Sprintf("payload_%d_map", e) }); i < 0 || int(m.ValueSize) != classElements[i]*wire.ElementSize {
+			t.Errorf("map %s has values of %d bytes", name, m.ValueSize)
+		}
+	}
+	if found != classes {
+		t.Errorf("%d payload maps, want %d", found, classes)
+	}
+	for e, want := range map[int]int{32: 0, 64: 1, 96: 2, 256: 2, 288: 3, 832: 3} {
+		if got := classFor(e); got != want {
+			t.Errorf("E %d is of class %d, want %d", e, got, want)
+		}
+	}
+}
+
+func TestRegion(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	regions := newRegions(Slots{0, 1000, 0, 0})
+	region := &regions[1]
+	var taken []span
+	for range 5000 {
+		if n := r.Uint32N(200) + 1; r.IntN(2) == 0 {
+			if first, err := region.take(n); err == nil {
+				taken = append(taken, span{first, n})
+			} else if !errors.Is(err, ErrNoSlots) {
+				t.Fatal(err)
+			}
+		} else if len(taken) > 0 {
+			i := r.IntN(len(taken))
+			region.give(taken[i])
+			taken = slices.Delete(taken, i, i+1)
+		}
+		var owned [1000]int
+		for _, s := range append(slices.Clone(taken), region.free...) {
+			for i := s.first; i < s.first+s.count; i++ {
+				owned[i]++
+			}
+		}
+		for i, n := range owned {
+			if n != 1 {
+				t.Fatalf("slot %d is owned %d times; taken %v, free %v", i, n, taken, region.free)
+			}
+		}
+	}
+	for _, s := range taken {
+		region.give(s)
+	}
+	if want := []span{{0, 1000}}; !slices.Equal(region.free, want) {
+		t.Errorf("after all came back: %v", region.free)
+	}
+	if _, err := regions[0].take(1); !errors.Is(err, ErrNoSlots) {
+		t.Errorf("take from an empty class: %v", err)
+	}
+}
+
+func TestJobValidate(t *testing.T) {
+	for _, c := range []struct {
+		want   string
+		change func(*Job)
+	}{
+		{"33 elements", func(j *Job) { j.Elements = 33 }},
+		{"864 elements", func(j *Job) { j.Elements = 864 }},
+		{"window 0", func(j *Job) { j.Window = 0 }},
+		{"0 workers", func(j *Job) { j.Workers = 0 }},
+		{"65 workers", func(j *Job) { j.Workers = 65 }},
+		{"home", func(j *Job) { j.Home = netip.AddrPort{} }},
+		{"3 home ports", func(j *Job) { j.HomePorts = 3 }},
+		{"home ports 9700 to 9701", func(j *Job) { j.HomePorts = 2 }},
+		{"listens on 9700", func(j *Job) { j.Home = netip.AddrPortFrom(homeAddr, 9699) }},
+		{"no worker port", func(j *Job) { j.WorkerPort = 0 }},
+		{"want an IPv4 multicast address", func(j *Job) { j.Group = homeAddr }},
+		{"nobody may send bits 0x4", func(j *Job) { j.Members = j.Members[:2] }},
+		{"is there twice", func(j *Job) { j.Members[1].Addr = j.Members[0].Addr }},
+		{"is the home itself", func(j *Job) { j.Members[1].Addr = homeAddr }},
+		{"bits 0x8 of a job of 3", func(j *Job) { j.Members[1].Bits = 8 }},
+		{"needs its MAC address", func(j *Job) { j.Group = netip.Addr{} }},
+		{"room for ids below 16", func(j *Job) { j.ID = 16 }},
+		{"not enough free slots", func(j *Job) { j.Window = 1 << 20 }},
+	} {
+		j := testJob(3, 64)
+		c.change(&j)
+		free := slices.Clone(shared.regions[1].free)
+		err := shared.AddJob(j)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("got %v, want %q", err, c.want)
+		}
+		if !slices.Equal(free, shared.regions[1].free) || shared.jobs[j.ID] != nil {
+			t.Errorf("%s: something of the job stayed", c.want)
+		}
+	}
+}
+
+func TestAddAndRemove(t *testing.T) {
+	a := load(t)
+	free := a.regions
+	if err := a.RemoveJob(7); !errors.Is(err, ErrNoJob) {
+		t.Errorf("remove what is not there: %v", err)
+	}
+	for range 3 {
+		if err := a.AddJob(testJob(3, 64)); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.AddJob(testJob(3, 64)); !errors.Is(err, ErrJobExists) {
+			t.Errorf("add twice: %v", err)
+		}
+		// What a job leaves behind, in slots and counters, the next one does not see.
+		h, x := data(0, 3, 1)
+		send(t, a, frame(0, h, x), Drop)
+		if c := counters(t, a); c["claimed"] != 1 || c["data"] != 1 {
+			t.Errorf("counters %v", c)
+		}
+		if err := a.RemoveJob(7); err != nil {
+			t.Fatal(err)
+		}
+		before := allCounters(t, a, 7)
+		send(t, a, frame(0, h, x), Drop)
+		expectCounters(t, before, allCounters(t, a, 7), "unknown_job")
+	}
+	if diff := cmp.Diff(fmt.Sprint(free), fmt.Sprint(a.regions)); diff != "" {
+		t.Errorf("slots were lost:\n%s", diff)
+	}
+	var key aggregatorMemberKey
+	var value aggregatorMember
+	if entries := a.objects.Members.Iterate(); entries.Next(&key, &value) {
+		t.Errorf("member %+v was left behind", key)
+	}
+}
+
+func TestLoadRefuses(t *testing.T) {
+	for _, c := range []struct {
+		config Config
+		want   string
+	}{
+		{Config{MaxJobs: 1 << 17}, "16 bits"},
+		{Config{Ports: 3}, "power of two"},
+		{Config{FirstPort: 65535, Ports: 2}, "below 65536"},
+	} {
+		if _, err := Load(c.config); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: got %v, want %q", c.config, err, c.want)
+		}
+	}
+}
