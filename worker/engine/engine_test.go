@@ -252,8 +252,8 @@ func TestStateWithoutOwnBitOrFullIsResentAtOnce(t *testing.T) {
 			x.expect(ms/2, "Dr3")
 			x.receive(ms/2+ms/10, answer, 3, have, nil, nil)
 			x.expect(ms/2+ms/10, "") // sent less than the least round trip ago
-			x.receive(ms, answer, 3, have, nil, nil)
-			x.expect(ms, "Dr3")
+			x.receive(ms*9/10, answer, 3, have, nil, nil)
+			x.expect(ms*9/10, "Dr3")
 		}
 	}
 	// A home that lost what it held is sent it again.
@@ -292,6 +292,81 @@ func TestLaterResultMakesSuspect(t *testing.T) {
 	x.expect(ms/2+1, "") // 9 was sent before those were asked about
 }
 
+// TestRepairsMakeOnlyTheOldestSuspect: the RESULT of a chunk that was sent again comes as soon as the repair is in, while the
+// other chunks may wait for a rank that lags.
+func TestRepairsMakeOnlyTheOldestSuspect(t *testing.T) {
+	x := opened(t)
+	seven := x.sentAgain(x.sent[0], 7)
+	x.receive(ms/2, wire.Pending, 7, 0, nil, nil)
+	x.expect(ms/2, "Dr7")
+	x.echo(ms*8/10, seven)
+	x.expect(ms*8/10, "P2")
+}
+
+func TestOverdueChunkIsProbedWithBackOff(t *testing.T) {
+	x := opened(t) // round trip 0.2 ms, floor 1 ms
+	x.expect(ms-1, "")
+	x.expect(ms, "P2")
+	x.receive(ms+ms/5, wire.Solicit, 2, 0b110, nil, nil) // the home holds it: asked and answered just now
+	x.expect(3*ms, "")
+	x.expect(3*ms+ms/5, "P2")
+	if s := x.engine.Stats(); s.Timeouts != 0 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+// TestSolicitForOthersMayCrossTheData: what another rank asked about may be on its way from here.
+func TestSolicitForOthersMayCrossTheData(t *testing.T) {
+	x := opened(t)
+	for i := range x.sent {
+		x.echo(ms*7/10, x.sent[i]) // 0.5 ms: the average is above the least
+	}
+	x.poll(ms * 7 / 10) // probes 2 to 7
+	x.receive(ms*9/10, wire.Pending, 2, 0, nil, nil)
+	x.expect(ms*9/10, "Dr2")
+	if x.engine.trip.smoothed <= x.engine.trip.least {
+		t.Fatalf("the average is %d, the least %d", x.engine.trip.smoothed, x.engine.trip.least)
+	}
+	at := ms*9/10 + x.engine.trip.least // long enough for an answer to an own question only
+	x.receive(at, wire.Solicit, 2, 0b001, nil, nil)
+	if sent := x.poll(at); len(sent) != 0 {
+		t.Errorf("sent %+v", sent)
+	}
+	x.receive(at, wire.Pending, 2, 0, nil, nil)
+	x.expect(at, "Dr2")
+}
+
+// TestLostWindowIsRepairedInFewRoundTrips: everything is lost once, with nothing behind it.
+func TestLostWindowIsRepairedInFewRoundTrips(t *testing.T) {
+	x := newScript(t, func(c *Config) { c.Workers, c.Rank, c.Window = 3, 1, 256 })
+	x.submit(0, ints(200*32))
+	sent := x.poll(0)
+	x.echo(ms/5, sent[0])
+	x.poll(ms / 5)
+	now, rounds := ms/5, 0
+	for x.engine.Completed() == nil {
+		if rounds++; rounds > 40 {
+			t.Fatalf("%d chunks are still missing", x.engine.Stats().Outstanding)
+		}
+		if len(x.sent) == 0 {
+			now = x.wake
+		} else {
+			now += ms / 5
+		}
+		for _, p := range x.sent {
+			if offset := int(p.Seq - testConfig().FirstSeq); p.Type == wire.Probe {
+				x.receive(now, wire.Pending, offset, 0, nil, nil)
+			} else {
+				x.echo(now, p)
+			}
+		}
+		x.poll(now)
+	}
+	if s := x.engine.Stats(); s.Resends != 200 {
+		t.Errorf("%d packets sent again for 200 that were lost", s.Resends)
+	}
+}
+
 // sentAgain is a packet like p of another seq.
 func (x *script) sentAgain(p sentPacket, offset int) sentPacket {
 	p.Seq = testConfig().FirstSeq + uint32(offset)
@@ -312,9 +387,9 @@ func TestSolicitOfAResult(t *testing.T) {
 	} {
 		x := opened(t)
 		for _, have := range c.have {
-			x.receive(ms, wire.Solicit, 0, have, nil, nil)
+			x.receive(ms/2, wire.Solicit, 0, have, nil, nil)
 		}
-		for _, p := range x.expect(ms, c.want) {
+		for _, p := range x.expect(ms/2, c.want) {
 			if p.Bitmap != 7 || p.Elems != 32 || p.Op != wire.Max {
 				t.Errorf("%s: answered %+v", c.name, p.Header)
 			}
@@ -322,8 +397,8 @@ func TestSolicitOfAResult(t *testing.T) {
 	}
 	x := opened(t)
 	x.engine.Abort(errors.New("test"))
-	x.receive(ms, wire.Solicit, 1, 0b001, nil, nil)
-	x.expect(ms, "R1") // the others may still need it
+	x.receive(ms/2, wire.Solicit, 1, 0b001, nil, nil)
+	x.expect(ms/2, "R1") // the others may still need it
 }
 
 func TestCongestionWindow(t *testing.T) {
