@@ -89,12 +89,19 @@ func (f *Fabric) Kick(addr netip.Addr, when int64) {
 
 const never = 1<<63 - 1
 
-// Run goes on until done, and fails when there is nothing left to do, or after
-// limit of simulated time.
+// mostEvents ends a run that goes round in circles. The longest honest ones have
+// some hundred thousand.
+const mostEvents = 10_000_000
+
+// Run goes on until done, and fails when there is nothing left to do, after
+// limit of simulated time, or after mostEvents.
 func (f *Fabric) Run(limit time.Duration, done func() bool) error {
-	for !done() {
-		if len(f.events) == 0 {
+	for n := 0; !done(); n++ {
+		switch {
+		case len(f.events) == 0:
 			return fmt.Errorf("nothing left to do at %v", time.Duration(f.now))
+		case n == mostEvents:
+			return fmt.Errorf("not done after %d events, at %v", n, time.Duration(f.now))
 		}
 		e := heap.Pop(&f.events).(event)
 		if f.now = e.when; f.now > int64(limit) {

@@ -19,7 +19,8 @@ type chunk struct {
 	done       bool // its RESULT is in
 	held       bool // the home has this rank's contribution
 	haveKnown  bool
-	probed     bool
+	probed     bool // ever
+	asked      bool // probed since it was last sent
 	solicited  bool // a SOLICIT for it was seen
 	wantResend bool // it is among the resends
 }

@@ -33,8 +33,13 @@ type Engine struct {
 
 	lastProgress int64 // of the last new RESULT, or of the Submit that ended idleness
 	doublings    int   // of the timer, since the last progress
-	unanswered   int   // timeouts since the home was last heard
-	lossLine     int64 // what was last asked about before this is suspect
+	unanswered   int   // firings of the timers since the home was last heard
+	overdue      int   // probes of the oldest chunk because its RESULT was overdue
+
+	// What was last asked about before these times is suspect (see learn): the first holds for every chunk, the second for the
+	// oldest, the third, the last time that one of its timers fired, for as many chunks as there is credit.
+	lossLine, repairLine, recoveryLine int64
+	credit                             int
 
 	oldest, opening, newest *Collective // in flight, in the order of issue; opening is the one that next is in, nil if all are open
 	finished, lastFinished  *Collective // not yet returned by Completed

@@ -5,14 +5,23 @@ import "time"
 // learn takes from the RESULT of a chunk what it says about the round trip and about what was lost.
 func (e *Engine) learn(now int64, ch *chunk) {
 	elapsed := now - ch.lastSent
-	if ch.sends == 1 && !ch.probed && !ch.held {
-		e.trip.measure(elapsed)
+	repaired := ch.sends > 1 || ch.probed
+	if !repaired && !ch.held {
+		e.trip.measure(now, ch.lastSent)
 	}
 	if ch.sends > 1 && elapsed < e.trip.least {
 		// Faster than possible: the answer to an earlier send, which says nothing about what was sent since (RFC 8985 §6.2 step 2).
 		return
 	}
-	e.lossLine = max(e.lossLine, ch.lastSent-e.trip.smoothed/4)
+	line := ch.lastSent - e.trip.smoothed/4
+	e.repairLine = max(e.repairLine, line)
+	if ch.sends > 1 {
+		e.credit += 2
+	}
+	if repaired {
+		return
+	}
+	e.lossLine = max(e.lossLine, line)
 }
 
 // touch notes that the home was asked about a chunk.
@@ -25,13 +34,24 @@ func (e *Engine) touch(now int64, position uint64, ch *chunk) {
 	e.suspects.push(e.chunks, i)
 }
 
-// deadline is when the retransmission timer fires; ok is false when it does not run.
-func (e *Engine) deadline() (at int64, ok bool) {
+// deadlines are when the oldest chunk is asked about again: probe by a PROBE, because its RESULT is overdue, and resend by its DATA,
+// because nothing has arrived and the home is not known to hold it. Never stands for a timer that does not run.
+func (e *Engine) deadlines() (probe, resend int64) {
 	ch := e.outstanding(e.base)
 	if ch == nil {
-		return 0, false
+		return Never, Never
 	}
-	return max(ch.lastAsked, e.lastProgress) + e.trip.timeout(e.doublings), true
+	probe, resend = Never, Never
+	switch {
+	case e.trip.measured:
+		probe = ch.lastAsked + e.trip.overdue(e.overdue)
+	case ch.held:
+		probe = ch.lastAsked + e.trip.timeout(e.overdue)
+	}
+	if !ch.held {
+		resend = max(ch.lastSent, e.lastProgress) + e.trip.timeout(e.doublings)
+	}
+	return probe, resend
 }
 
 // silence is the error for having waited too long: it names who is missing from the oldest chunk, or the home.
@@ -47,5 +67,5 @@ func (e *Engine) silence(now int64) error {
 	return &MissingRanksError{Ranks: ranksOf(e.full &^ ch.have), Rank: e.cfg.Rank, Seq: seq, For: quiet}
 }
 
-// silentAfter is how many timeouts in a row without any packet from the home make it, not the other ranks, the suspect.
+// silentAfter is how many questions in a row without any packet from the home make it, not the other ranks, the suspect.
 const silentAfter = 3

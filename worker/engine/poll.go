@@ -32,10 +32,8 @@ func (e *Engine) Poll(now int64, out Output) (wake int64) {
 		return now
 	}
 	wake = e.lastProgress + e.cfg.Silence
-	if at, ok := e.deadline(); ok {
-		wake = min(wake, at)
-	}
-	return wake
+	probe, resend := e.deadlines()
+	return min(wake, probe, resend)
 }
 
 // sendAnswers sends the RESULTs that the home asked for. It and the functions below return false when the output is full.
@@ -69,37 +67,53 @@ func (e *Engine) sendResends(now int64, out Output) bool {
 	return true
 }
 
-// sendTimeout asks about the oldest chunk when the timer has fired: with its DATA, or with a PROBE if the home holds that.
+// sendTimeout asks about the oldest chunk when one of its timers has fired.
 func (e *Engine) sendTimeout(now int64, out Output) bool {
-	at, ok := e.deadline()
-	if !ok || now < at {
+	probe, resend := e.deadlines()
+	if now < min(probe, resend) {
 		return true
 	}
 	ch := e.chunk(e.base)
-	if ch.held {
+	if now < resend {
 		if !e.sendProbe(now, e.base, ch, out) {
 			return false
 		}
-	} else if !e.sendData(now, e.base, ch, out) {
-		return false
+		e.overdue++
+	} else {
+		if !e.sendData(now, e.base, ch, out) {
+			return false
+		}
+		e.stats.Timeouts++
+		e.doublings++
 	}
-	e.stats.Timeouts++
-	e.doublings++
+	e.recoveryLine = now
 	e.unanswered++
 	return true
 }
 
 // sendProbes asks about the chunks that are suspected to be lost.
 func (e *Engine) sendProbes(now int64, out Output) bool {
+	if ch := e.outstanding(e.base); ch != nil && ch.lastAsked < e.repairLine && !e.sendProbe(now, e.base, ch, out) {
+		return false
+	}
 	for e.suspects.head != none {
 		ch := &e.chunks[e.suspects.head]
 		if ch.lastAsked >= e.lossLine {
-			return true
+			if ch.lastAsked >= e.recoveryLine {
+				e.credit = 0
+			}
+			if e.credit == 0 {
+				return true
+			}
 		}
 		// The chunks in the array are those of [base, base + its length), so its place says its position.
 		position := e.base + uint64(e.suspects.head-e.place(e.base))&uint64(len(e.chunks)-1)
+		onCredit := ch.lastAsked >= e.lossLine
 		if !e.sendProbe(now, position, ch, out) {
 			return false
+		}
+		if onCredit {
+			e.credit--
 		}
 	}
 	return true
@@ -155,7 +169,7 @@ func (e *Engine) sendData(now int64, position uint64, ch *chunk, out Output) boo
 	h.Encode(b)
 	c.contribute(b[wire.HeaderSize:], ch, e.k)
 	e.touch(now, position, ch)
-	ch.lastSent, ch.wantResend, ch.held = now, false, false
+	ch.lastSent, ch.wantResend, ch.held, ch.asked = now, false, false, false
 	ch.sends++
 	return true
 }
@@ -170,7 +184,7 @@ func (e *Engine) sendProbe(now int64, position uint64, ch *chunk, out Output) bo
 	h.Op = ch.op
 	h.Encode(b)
 	e.touch(now, position, ch)
-	ch.probed = true
+	ch.probed, ch.asked = true, true
 	e.stats.Probes++
 	return true
 }

@@ -37,12 +37,12 @@ func (e *Engine) Receive(now int64, payload []byte, ce bool) {
 		}
 		if ch := e.outstanding(position); ch != nil {
 			ch.solicited = true
-			e.onState(now, position, ch, h.Bitmap)
+			e.onState(now, position, ch, h.Type, h.Bitmap)
 		}
 	case wire.Pending:
 		e.stats.Pendings++
 		if ch := e.outstanding(position); ch != nil {
-			e.onState(now, position, ch, h.Bitmap)
+			e.onState(now, position, ch, h.Type, h.Bitmap)
 		}
 	}
 }
@@ -137,6 +137,7 @@ func (e *Engine) release(c *Collective, group int) {
 func (e *Engine) advance() {
 	for e.base < e.next && e.chunk(e.base).done {
 		e.base++
+		e.overdue = 0
 	}
 	for e.oldest != nil {
 		c := e.oldest
@@ -153,8 +154,18 @@ func (e *Engine) advance() {
 	}
 }
 
-// onState takes the home's answer about an outstanding chunk: have is what the home has of it.
-func (e *Engine) onState(now int64, position uint64, ch *chunk, have uint64) {
+// patience is how long after a chunk was sent the home's word that it misses it is not believed. An answer to this rank's own question
+// can be believed after the least round trip: the question came after the DATA. A SOLICIT that another rank's question caused may
+// have crossed DATA that waits in a queue on its way.
+func (e *Engine) patience(t wire.Type, ch *chunk) int64 {
+	if t == wire.Solicit && !ch.asked {
+		return e.trip.smoothed
+	}
+	return e.trip.least
+}
+
+// onState takes the home's answer about an outstanding chunk, PENDING or SOLICIT: have is what the home has of it.
+func (e *Engine) onState(now int64, position uint64, ch *chunk, t wire.Type, have uint64) {
 	ch.have, ch.haveKnown = have, true
 	if have&e.own != 0 && have != e.full {
 		// The home holds it and has told everybody whom it misses, which is as good as having asked just now.
@@ -163,7 +174,7 @@ func (e *Engine) onState(now int64, position uint64, ch *chunk, have uint64) {
 		return
 	}
 	ch.held = false
-	if ch.wantResend || e.resends.full() || e.trip.measured && now-ch.lastSent < e.trip.least {
+	if ch.wantResend || e.resends.full() || e.trip.measured && now-ch.lastSent < e.patience(t, ch) {
 		return
 	}
 	ch.wantResend = true

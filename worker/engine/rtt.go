@@ -6,6 +6,7 @@ type roundTrip struct {
 	smoothed, variation int64
 	least               int64 // the shortest seen
 	measured            bool
+	measuredAt          int64
 	minRTO, maxRTO      int64
 }
 
@@ -13,15 +14,29 @@ type roundTrip struct {
 // Internet; a rack is some thousand times faster.
 const initialFactor = 10
 
-func (r *roundTrip) measure(sample int64) {
+// measure takes the RESULT of a chunk that was sent once. The averages take one sample a round trip, for which their gains are made:
+// the RESULTs of one window are too much alike, and would make the variation vanish.
+func (r *roundTrip) measure(now, sent int64) {
+	sample := now - sent
 	if !r.measured {
-		r.smoothed, r.variation, r.least, r.measured = sample, sample/2, sample, true
+		r.smoothed, r.variation, r.least, r.measured, r.measuredAt = sample, sample/2, sample, true, now
+		return
+	}
+	r.least = min(r.least, sample)
+	if sent < r.measuredAt {
 		return
 	}
 	deviation := r.smoothed - sample
 	r.variation += (max(deviation, -deviation) - r.variation) / 4
 	r.smoothed += (sample - r.smoothed) / 8
-	r.least = min(r.least, sample)
+	r.measuredAt = now
+}
+
+// overdue is how long after the last question about the oldest chunk it is probed, after some doublings: like the probe timeout of
+// RFC 8985 §7.2, but nearer to the round trip, because a PROBE costs 28 bytes and a window that stands still costs the link.
+func (r *roundTrip) overdue(doublings int) int64 {
+	wait := max(r.smoothed+r.smoothed/2, r.minRTO)
+	return min(wait<<min(doublings, 20), r.maxRTO)
 }
 
 // timeout is the RTO after some doublings.

@@ -1,0 +1,630 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+
+	"spillway/wire"
+)
+
+const (
+	ms = int64(1e6)
+	s  = 1000 * ms
+)
+
+// testConfig is rank 1 of 3; its seqs wrap after 5 chunks.
+func testConfig() Config {
+	return Config{Job: 7, Generation: 3, Cookie: 0xfeedface, Rank: 1, Workers: 3, Elements: 32, Window: 8, HomePorts: 4,
+		MinRTO: ms, MaxRTO: 50 * ms, Silence: 10 * s, FirstSeq: math.MaxUint32 - 4}
+}
+
+// script drives one engine by hand.
+type script struct {
+	t      *testing.T
+	engine *Engine
+	sent   []sentPacket
+	room   int // packets that still fit, -1 for any number
+	wake   int64
+}
+
+type sentPacket struct {
+	wire.Header
+	port  uint16
+	bytes []byte
+}
+
+func newScript(t *testing.T, change func(*Config)) *script {
+	cfg := testConfig()
+	if change != nil {
+		change(&cfg)
+	}
+	e, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &script{t: t, engine: e, room: -1}
+}
+
+func (x *script) Packet(port uint16, size int) []byte {
+	if x.room == 0 {
+		return nil
+	}
+	x.room--
+	b := make([]byte, size)
+	x.sent = append(x.sent, sentPacket{port: port, bytes: b})
+	return b
+}
+
+func (x *script) submit(now int64, c *Collective) *Collective {
+	x.t.Helper()
+	if err := x.engine.Submit(now, c); err != nil {
+		x.t.Fatal(err)
+	}
+	return c
+}
+
+// poll returns what the engine puts out, decoded: everything it sends must be valid and its own.
+func (x *script) poll(now int64) []sentPacket {
+	x.t.Helper()
+	x.sent = nil
+	x.wake = x.engine.Poll(now, x)
+	for i := range x.sent {
+		p := &x.sent[i]
+		if _, err := p.Decode(p.bytes); err != nil {
+			x.t.Fatalf("sent a bad packet: %v", err)
+		}
+		if p.Job != 7 || p.Generation != 3 || p.Cookie != 0xfeedface || p.Type != wire.Result && p.Bitmap != 2 || p.port != wire.HomePort(p.Seq, 4) {
+			x.t.Fatalf("sent %+v to port %d", p.Header, p.port)
+		}
+	}
+	return x.sent
+}
+
+// expect polls and compares with a description: D, P, R for the types, r for RESEND, and offsets from the first seq.
+func (x *script) expect(now int64, want string) []sentPacket {
+	x.t.Helper()
+	got := x.poll(now)
+	var b strings.Builder
+	for _, p := range got {
+		name := map[wire.Type]string{wire.Data: "D", wire.Probe: "P", wire.Result: "R"}[p.Type]
+		if p.Flags&wire.Resend != 0 {
+			name += "r"
+		}
+		b.WriteString(name)
+		b.WriteString(strconv.Itoa(int(p.Seq - testConfig().FirstSeq)))
+		b.WriteByte(' ')
+	}
+	if got := strings.TrimSpace(b.String()); got != want {
+		x.t.Errorf("at %d us: sent %q, want %q", now/1000, got, want)
+	}
+	return got
+}
+
+// receive hands the engine a packet of the job about the seq at an offset from the first.
+func (x *script) receive(now int64, t wire.Type, offset int, bitmap uint64, elements []int32, change func(*wire.Header)) {
+	h := wire.Header{Version: 1, Type: t, Job: 7, Generation: 3, Cookie: 0xfeedface, Seq: testConfig().FirstSeq + uint32(offset), Bitmap: bitmap, Elems: uint16(len(elements))}
+	if change != nil {
+		change(&h)
+	}
+	b := make([]byte, wire.HeaderSize)
+	h.Encode(b)
+	for _, v := range elements {
+		b = binary.BigEndian.AppendUint32(b, uint32(v))
+	}
+	x.engine.Receive(now, b, false)
+}
+
+// echo answers what was sent by a RESULT of the same elements.
+func (x *script) echo(now int64, p sentPacket) {
+	b := bytes.Clone(p.bytes)
+	h := p.Header
+	h.Type, h.Flags, h.Bitmap = wire.Result, 0, 7
+	h.Encode(b)
+	x.engine.Receive(now, b, false)
+}
+
+func ints(n int) *Collective { return &Collective{I32: make([]int32, n), Op: wire.Sum} }
+
+// opened is a script with an int32 collective of 20 data chunks whose first window is sent at 0, the round trip measured as 0.2 ms
+// and seqs 0 and 1 done.
+func opened(t *testing.T) *script {
+	x := newScript(t, nil)
+	x.submit(0, ints(20*32))
+	sent := x.expect(0, "D0 D1 D2 D3 D4 D5 D6 D7")
+	x.echo(ms/5, sent[0])
+	x.echo(ms/5, sent[1])
+	x.expect(ms/5, "D8 D9")
+	return x
+}
+
+func TestWindowIsCumulative(t *testing.T) {
+	x := newScript(t, nil)
+	x.submit(0, ints(20*32))
+	sent := x.expect(0, "D0 D1 D2 D3 D4 D5 D6 D7")
+	for _, i := range []int{1, 2, 3, 7} {
+		x.echo(ms/5, sent[i])
+	}
+	x.expect(ms/5, "") // 0 is missing: nothing beyond 7, however many others are there
+	x.echo(ms/5, sent[0])
+	x.expect(ms/5, "D8 D9 D10 D11")
+}
+
+func TestFullOutputGoesOnWhereItStopped(t *testing.T) {
+	x := newScript(t, nil)
+	x.submit(0, &Collective{F32: make([]float32, 20*32)})
+	x.room = 0
+	if x.expect(5, ""); x.wake != 5 {
+		t.Errorf("wake %d with a full output", x.wake)
+	}
+	x.room = 1
+	sent := x.expect(6, "D0")
+	x.room = -1
+	x.expect(7, "")
+	x.echo(8, sent[0])
+	x.room = 2
+	x.expect(9, "D1 D2")
+	x.room = -1
+	x.expect(10, "D3 D4 D5 D6 D7 D8")
+}
+
+func TestFirstResultIsFinal(t *testing.T) {
+	x := newScript(t, nil)
+	c := x.submit(0, ints(2))
+	sent := x.expect(0, "D0 D1")
+	x.receive(1, wire.Result, 1, 7, []int32{5, 6}, nil)
+	x.receive(2, wire.Result, 1, 7, []int32{9, 9}, nil)
+	x.echo(3, sent[0])
+	x.receive(4, wire.Result, 1, 7, []int32{9, 9}, nil)
+	if got := x.engine.Completed(); got != c || c.Err() != nil || c.I32[0] != 5 || c.I32[1] != 6 {
+		t.Errorf("%v, %v, %v", got, c.Err(), c.I32)
+	}
+	if s := x.engine.Stats(); s.DuplicateResults != 2 || s.Results != 2 {
+		t.Errorf("stats %+v", s)
+	}
+	if x.expect(5, ""); x.wake != Never {
+		t.Errorf("idle, and wakes at %d", x.wake)
+	}
+}
+
+func TestPacketsThatChangeNothing(t *testing.T) {
+	elements := make([]int32, 32)
+	for name, send := range map[string]func(x *script){
+		"other job":                func(x *script) { x.receive(9, wire.Result, 2, 7, elements, func(h *wire.Header) { h.Job++ }) },
+		"other generation":         func(x *script) { x.receive(9, wire.Result, 2, 7, elements, func(h *wire.Header) { h.Generation++ }) },
+		"other cookie":             func(x *script) { x.receive(9, wire.Result, 2, 7, elements, func(h *wire.Header) { h.Cookie++ }) },
+		"other version":            func(x *script) { x.receive(9, wire.Result, 2, 7, elements, func(h *wire.Header) { h.Version++ }) },
+		"other op":                 func(x *script) { x.receive(9, wire.Result, 2, 7, elements, func(h *wire.Header) { h.Op = wire.Min }) },
+		"other length":             func(x *script) { x.receive(9, wire.Result, 2, 7, elements[1:], nil) },
+		"incomplete result":        func(x *script) { x.receive(9, wire.Result, 2, 3, elements, nil) },
+		"rank outside the job":     func(x *script) { x.receive(9, wire.Result, 2, 15, elements, nil) },
+		"have outside the job":     func(x *script) { x.receive(9, wire.Solicit, 2, 8, nil, nil) },
+		"data":                     func(x *script) { x.receive(9, wire.Data, 2, 7, elements, nil) },
+		"probe":                    func(x *script) { x.receive(9, wire.Probe, 2, 1, nil, nil) },
+		"result of an unsent seq":  func(x *script) { x.receive(9, wire.Result, 12, 7, elements, nil) },
+		"result far in the past":   func(x *script) { x.receive(9, wire.Result, -40, 7, elements, nil) },
+		"solicit of an unsent seq": func(x *script) { x.receive(9, wire.Solicit, 12, 0, nil, nil) },
+		"pending of a done seq":    func(x *script) { x.receive(9, wire.Pending, 0, 0, nil, nil) },
+		"truncated":                func(x *script) { x.engine.Receive(9, []byte{1, 2, 0}, false) },
+		"empty":                    func(x *script) { x.engine.Receive(9, nil, false) },
+	} {
+		x := opened(t)
+		before := *x.engine.Stats()
+		send(x)
+		after := *x.engine.Stats()
+		counted := after.BadPackets + after.ForeignPackets + after.MismatchedPacket + after.UnaskedResults + after.DuplicateResults + after.Pendings + after.Solicits
+		if counted != 1 || after.Results != before.Results || after.Outstanding != before.Outstanding {
+			t.Errorf("%s: %+v", name, after)
+		}
+		x.expect(ms/5+1, "")
+	}
+}
+
+func TestHeldChunksAreProbedNotResent(t *testing.T) {
+	for _, answer := range []wire.Type{wire.Pending, wire.Solicit} {
+		x := opened(t)
+		x.receive(ms/4, answer, 2, 0b110, nil, nil) // own bit, rank 0 missing
+		x.expect(ms/4, "")
+		at := x.wake
+		if at <= ms || at > 20*ms {
+			t.Fatalf("the timer is at %d", at)
+		}
+		x.expect(at-1, "")
+		x.expect(at, "P2")
+		first, again := x.wake-at, x.wake
+		x.expect(again, "P2")
+		if second := x.wake - again; second != 2*first {
+			t.Errorf("the timer backs off from %d to %d", first, second)
+		}
+	}
+}
+
+func TestStateWithoutOwnBitOrFullIsResentAtOnce(t *testing.T) {
+	for _, answer := range []wire.Type{wire.Pending, wire.Solicit} {
+		for _, have := range []uint64{0, 0b101, 0b111} {
+			x := opened(t)
+			x.receive(ms/2, answer, 3, have, nil, nil)
+			x.receive(ms/2, answer, 3, have, nil, nil) // asked twice, answered once
+			x.expect(ms/2, "Dr3")
+			x.receive(ms/2+ms/10, answer, 3, have, nil, nil)
+			x.expect(ms/2+ms/10, "") // sent less than the least round trip ago
+			x.receive(ms*9/10, answer, 3, have, nil, nil)
+			x.expect(ms*9/10, "Dr3")
+		}
+	}
+	// A home that lost what it held is sent it again.
+	x := opened(t)
+	x.receive(ms/2, wire.Pending, 2, 0b010, nil, nil)
+	x.receive(ms, wire.Pending, 2, 0, nil, nil)
+	x.expect(ms, "Dr2")
+}
+
+func TestTimeoutResendsTheOldestAndBacksOff(t *testing.T) {
+	x := newScript(t, nil)
+	x.submit(0, ints(64))
+	x.expect(0, "D0 D1 D2")
+	var waits []int64
+	for now, i := int64(0), 0; i < 6; i++ {
+		waits = append(waits, x.wake-now)
+		now = x.wake
+		x.expect(now, "Dr0")
+	}
+	for i, want := range []int64{10 * ms, 20 * ms, 40 * ms, 50 * ms, 50 * ms, 50 * ms} {
+		if waits[i] != want {
+			t.Errorf("timeout %d after %d us, want %d", i, waits[i]/1000, want/1000)
+		}
+	}
+	if s := x.engine.Stats(); s.Timeouts != 6 || s.Resends != 6 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+func TestLaterResultMakesSuspect(t *testing.T) {
+	x := opened(t) // 2 to 7 sent at 0; 8 and 9 at 0.2 ms, which is more than a quarter of the round trip later
+	late := x.sent[0]
+	x.echo(ms/2, late)
+	x.expect(ms/2, "P2 P3 P4 P5 P6 P7")
+	x.echo(ms/2, x.sentAgain(late, 9))
+	x.expect(ms/2+1, "") // 9 was sent before those were asked about
+}
+
+// TestRepairsMakeOnlyTheOldestSuspect: the RESULT of a chunk that was sent again comes as soon as the repair is in, while the
+// other chunks may wait for a rank that lags.
+func TestRepairsMakeOnlyTheOldestSuspect(t *testing.T) {
+	x := opened(t)
+	seven := x.sentAgain(x.sent[0], 7)
+	x.receive(ms/2, wire.Pending, 7, 0, nil, nil)
+	x.expect(ms/2, "Dr7")
+	x.echo(ms*8/10, seven)
+	x.expect(ms*8/10, "P2")
+}
+
+func TestOverdueChunkIsProbedWithBackOff(t *testing.T) {
+	x := opened(t) // round trip 0.2 ms, floor 1 ms
+	x.expect(ms-1, "")
+	x.expect(ms, "P2")
+	x.receive(ms+ms/5, wire.Solicit, 2, 0b110, nil, nil) // the home holds it: asked and answered just now
+	x.expect(3*ms, "")
+	x.expect(3*ms+ms/5, "P2")
+	if s := x.engine.Stats(); s.Timeouts != 0 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+// TestSolicitForOthersMayCrossTheData: what another rank asked about may be on its way from here.
+func TestSolicitForOthersMayCrossTheData(t *testing.T) {
+	x := opened(t)
+	for i := range x.sent {
+		x.echo(ms*7/10, x.sent[i]) // 0.5 ms: the average is above the least
+	}
+	x.poll(ms * 7 / 10) // probes 2 to 7
+	x.receive(ms*9/10, wire.Pending, 2, 0, nil, nil)
+	x.expect(ms*9/10, "Dr2")
+	if x.engine.trip.smoothed <= x.engine.trip.least {
+		t.Fatalf("the average is %d, the least %d", x.engine.trip.smoothed, x.engine.trip.least)
+	}
+	at := ms*9/10 + x.engine.trip.least // long enough for an answer to an own question only
+	x.receive(at, wire.Solicit, 2, 0b001, nil, nil)
+	if sent := x.poll(at); len(sent) != 0 {
+		t.Errorf("sent %+v", sent)
+	}
+	x.receive(at, wire.Pending, 2, 0, nil, nil)
+	x.expect(at, "Dr2")
+}
+
+// TestLostWindowIsRepairedInFewRoundTrips: everything is lost once, with nothing behind it.
+func TestLostWindowIsRepairedInFewRoundTrips(t *testing.T) {
+	x := newScript(t, func(c *Config) { c.Workers, c.Rank, c.Window = 3, 1, 256 })
+	x.submit(0, ints(200*32))
+	sent := x.poll(0)
+	x.echo(ms/5, sent[0])
+	x.poll(ms / 5)
+	now, rounds := ms/5, 0
+	for x.engine.Completed() == nil {
+		if rounds++; rounds > 40 {
+			t.Fatalf("%d chunks are still missing", x.engine.Stats().Outstanding)
+		}
+		if len(x.sent) == 0 {
+			now = x.wake
+		} else {
+			now += ms / 5
+		}
+		for _, p := range x.sent {
+			if offset := int(p.Seq - testConfig().FirstSeq); p.Type == wire.Probe {
+				x.receive(now, wire.Pending, offset, 0, nil, nil)
+			} else {
+				x.echo(now, p)
+			}
+		}
+		x.poll(now)
+	}
+	if s := x.engine.Stats(); s.Resends != 200 {
+		t.Errorf("%d packets sent again for 200 that were lost", s.Resends)
+	}
+}
+
+// sentAgain is a packet like p of another seq.
+func (x *script) sentAgain(p sentPacket, offset int) sentPacket {
+	p.Seq = testConfig().FirstSeq + uint32(offset)
+	return p
+}
+
+func TestSolicitOfAResult(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		have []uint64
+		want string
+	}{
+		{"lowest missing answers", []uint64{0b001}, "R0"},
+		{"another is lower", []uint64{0b100}, ""},
+		{"own bit is not missing", []uint64{0b011}, ""},
+		{"the second time everybody answers", []uint64{0b100, 0b100}, "R0"},
+		{"once", []uint64{0b001, 0b001}, "R0"},
+	} {
+		x := opened(t)
+		for _, have := range c.have {
+			x.receive(ms/2, wire.Solicit, 0, have, nil, nil)
+		}
+		for _, p := range x.expect(ms/2, c.want) {
+			if p.Bitmap != 7 || p.Elems != 32 || p.Op != wire.Max {
+				t.Errorf("%s: answered %+v", c.name, p.Header)
+			}
+		}
+	}
+	x := opened(t)
+	x.engine.Abort(errors.New("test"))
+	x.receive(ms/2, wire.Solicit, 1, 0b001, nil, nil)
+	x.expect(ms/2, "R1") // the others may still need it
+}
+
+func TestCongestionWindow(t *testing.T) {
+	x := newScript(t, nil)
+	x.submit(0, ints(40*32))
+	sent := x.expect(0, "D0 D1 D2 D3 D4 D5 D6 D7")
+	x.receive(ms, wire.Result, 1, 7, make([]int32, 32), func(h *wire.Header) { h.Flags = wire.ECN })
+	x.receive(ms, wire.Result, 2, 7, make([]int32, 32), func(h *wire.Header) { h.Flags = wire.ECN }) // the same round trip
+	if s := x.engine.Stats(); s.Cwnd != 4 || s.WindowCuts != 1 || s.ECNMarks != 2 {
+		t.Errorf("stats %+v", s)
+	}
+	x.echo(ms, sent[0])
+	x.expect(ms, "")
+	for i := 3; i < 8; i++ {
+		x.echo(ms, sent[i])
+	}
+	x.expect(ms, "D8 D9 D10 D11 D12")
+	for i := 8; i < 40; i++ {
+		x.receive(2*ms, wire.Result, i, 7, make([]int32, 32), nil)
+		x.poll(2 * ms)
+	}
+	if s := x.engine.Stats(); s.Cwnd != 8 {
+		t.Errorf("the window grew to %d", s.Cwnd)
+	}
+}
+
+func TestSilence(t *testing.T) {
+	for name, c := range map[string]struct {
+		have []uint64
+		want string
+	}{
+		"home":    {nil, "does not answer"},
+		"ranks":   {[]uint64{0b010}, "missing ranks 0, 2"},
+		"own":     {[]uint64{0b101}, "rank 1 (this one"},
+		"results": {[]uint64{0b111}, "large packets"},
+	} {
+		x := newScript(t, func(c *Config) { c.Silence = 30 * ms })
+		first, second := x.submit(5*ms, ints(64)), x.submit(6*ms, ints(5))
+		x.poll(6 * ms)
+		for _, have := range c.have {
+			x.receive(33*ms, wire.Pending, 0, have, nil, nil)
+		}
+		x.poll(35*ms - 1)
+		if x.engine.Completed() != nil {
+			t.Errorf("%s: failed before the silence was over", name)
+		}
+		if x.poll(35 * ms); x.wake != Never {
+			t.Errorf("%s: a broken engine wakes", name)
+		}
+		if x.engine.Completed() != first || x.engine.Completed() != second || x.engine.Completed() != nil {
+			t.Fatalf("%s: not both failed in order", name)
+		}
+		if err := first.Err(); !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "30ms") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := x.engine.Submit(36*ms, ints(1)); !errors.Is(err, ErrBroken) || second.Err() != err {
+			t.Errorf("%s: afterwards %v", name, err)
+		}
+	}
+}
+
+func TestBadResults(t *testing.T) {
+	descriptor := func(length, kind int32, exponents ...int32) []int32 {
+		return append(append([]int32{length, -length, kind, -kind, 0, 0, 0, 0}, exponents...), make([]int32, 24-len(exponents))...)
+	}
+	const sum32 = dtypeFloat32 << 4
+	for name, c := range map[string]struct {
+		elements []int32
+		change   func(*wire.Header)
+		broken   bool
+		want     string
+	}{
+		"shorter for all":         {descriptor(31, sum32, 1), nil, true, "does not contain"},
+		"other kind for all":      {descriptor(32, 32, 1), nil, true, "does not contain"},
+		"exponent below the own":  {descriptor(32, sum32, -1000), nil, true, "does not contain"},
+		"exponent of no float":    {descriptor(32, sum32, 129), nil, true, "not an exponent"},
+		"non-finite of no rank":   {descriptor(32, sum32, 1<<30+3), nil, true, "not an exponent"},
+		"non-finite":              {descriptor(32, sum32, 1<<30+2), nil, false, "rank 2 has a NaN or an infinity among elements 0 to 31"},
+		"released without a rank": {descriptor(32, sum32, 1), func(h *wire.Header) { h.Flags, h.Bitmap = wire.Partial, 0b011 }, false, "without rank 2"},
+	} {
+		x := newScript(t, nil)
+		input := make([]float32, 32)
+		input[3] = 1
+		f := x.submit(0, &Collective{F32: input})
+		x.expect(0, "D0")
+		x.receive(1, wire.Result, 0, 7, c.elements, func(h *wire.Header) {
+			h.Op = wire.Max
+			if c.change != nil {
+				c.change(h)
+			}
+		})
+		if !c.broken {
+			sent := x.expect(1, "D1")
+			if !bytes.Equal(sent[0].bytes[wire.HeaderSize:], make([]byte, 128)) && name == "non-finite" {
+				t.Errorf("%s: real data is exchanged", name)
+			}
+			x.echo(2, sent[0])
+		}
+		if x.engine.Completed() != f || f.Err() == nil || errors.Is(f.Err(), ErrBroken) != c.broken || !strings.Contains(f.Err().Error(), c.want) {
+			t.Errorf("%s: %v", name, f.Err())
+		}
+	}
+}
+
+func TestExponentsAreSentAheadOfTheDataTheyAreFor(t *testing.T) {
+	x := newScript(t, func(c *Config) { c.Window = 200 })
+	// 24 chunks, then groups of 32, 32 and 2: M0 M1 D(24) M2 D(32) M3 D(32) D(2).
+	x.submit(0, &Collective{F32: make([]float32, 90*32-5)})
+	x.submit(0, ints(1))
+	sent := x.expect(0, "D0 D1 D26 D59 D94 D95")
+	for i, want := range []uint16{32, 32, 32, 2, 32, 1} {
+		if sent[i].Elems != want {
+			t.Errorf("chunk %d has %d elements, want %d", i, sent[i].Elems, want)
+		}
+	}
+	x.echo(1, sent[1])
+	if got := x.poll(1); len(got) != 32 || got[0].Seq-testConfig().FirstSeq != 27 {
+		t.Errorf("%d packets after the exponents of group 1", len(got))
+	}
+	x.echo(2, sent[0])
+	if got := x.poll(2); len(got) != 24 || got[0].Seq-testConfig().FirstSeq != 2 {
+		t.Errorf("%d packets after the exponents of group 0", len(got))
+	}
+	x.echo(3, sent[3])
+	if got := x.poll(3); len(got) != 2 || got[1].Elems != 27 {
+		t.Errorf("%d packets after the exponents of group 3", len(got))
+	}
+}
+
+// TestLayout compares at with the order as the protocol writes it.
+func TestLayout(t *testing.T) {
+	for _, elements := range []int{32, 64} {
+		for chunks := 1; chunks < 24+5*elements; chunks++ {
+			c := &Collective{F32: make([]float32, chunks*elements)}
+			if err := c.prepare(1<<32, elements); err != nil {
+				t.Fatal(err)
+			}
+			type item struct {
+				kind         chunkKind
+				index, group int
+			}
+			want := []item{{descriptorChunk, 0, 0}}
+			for group := 0; ; group++ {
+				from, to := 0, min(24, chunks)
+				if group > 0 {
+					from = 24 + (group-1)*elements
+					to = min(from+elements, chunks)
+				}
+				if to < chunks {
+					want = append(want, item{exponentChunk, group + 1, 0})
+				}
+				if c.dataOffset(group) != len(want) {
+					t.Fatalf("data of group %d is at %d, want %d", group, c.dataOffset(group), len(want))
+				}
+				for i := from; i < to; i++ {
+					want = append(want, item{dataChunk, i, group})
+				}
+				if to == chunks {
+					break
+				}
+			}
+			if int(c.end-c.first) != len(want) {
+				t.Fatalf("%d chunks take %d seqs, want %d", chunks, c.end-c.first, len(want))
+			}
+			for offset, w := range want {
+				if kind, index, group := c.at(offset); kind != w.kind || index != w.index || group != w.group {
+					t.Fatalf("%d chunks, offset %d: %d %d %d, want %+v", chunks, offset, kind, index, group, w)
+				}
+			}
+		}
+	}
+}
+
+func TestBadArguments(t *testing.T) {
+	x := newScript(t, nil)
+	for name, c := range map[string]*Collective{
+		"no buffer":   {},
+		"empty":       {F32: []float32{}},
+		"two buffers": {F32: []float32{1}, I32: []int32{1}},
+		"op":          {I32: []int32{1}, Op: 3},
+		"float max":   {F32: []float32{1}, Op: wire.Max},
+	} {
+		if err := x.engine.Submit(0, c); err == nil || !x.engine.Idle() {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, change := range []func(*Config){
+		func(c *Config) { c.Workers = 0 }, func(c *Config) { c.Rank = 3 }, func(c *Config) { c.Elements = 0 }, func(c *Config) { c.Window = MaxWindow + 1 },
+		func(c *Config) { c.HomePorts = 0 }, func(c *Config) { c.MinRTO = 0 }, func(c *Config) { c.Silence = 0 },
+	} {
+		cfg := testConfig()
+		change(&cfg)
+		if _, err := New(cfg); err == nil {
+			t.Errorf("%+v was taken", cfg)
+		}
+	}
+}
+
+// FuzzReceive: no bytes make an engine panic, and none from outside the job make it send or finish anything.
+func FuzzReceive(f *testing.F) {
+	h := wire.Header{Version: 1, Type: wire.Solicit, Job: 7, Generation: 3, Cookie: 0xfeedface, Seq: testConfig().FirstSeq + 3, Bitmap: 1}
+	b := make([]byte, wire.HeaderSize)
+	h.Encode(b)
+	f.Add(b, true)
+	h.Type, h.Elems, h.Bitmap = wire.Result, 32, 7
+	b = make([]byte, wire.HeaderSize+128)
+	h.Encode(b)
+	f.Add(b, false)
+	f.Fuzz(func(t *testing.T, payload []byte, ce bool) {
+		x := newScript(t, nil)
+		x.submit(0, &Collective{F32: make([]float32, 900)})
+		sent := x.poll(0)
+		x.echo(ms/5, sent[0])
+		x.poll(ms / 5)
+		before := *x.engine
+		x.engine.Receive(ms, payload, ce)
+		var h wire.Header
+		if _, err := h.Decode(payload); err != nil || h.Job != 7 || h.Generation != 3 || h.Cookie != 0xfeedface {
+			after := *x.engine
+			before.stats, after.stats = Stats{}, Stats{}
+			if before.base != after.base || before.next != after.next || before.resends.tail != after.resends.tail || before.broken != after.broken || before.lossLine != after.lossLine {
+				t.Fatal("a packet from outside the job changed the engine")
+			}
+		}
+		x.poll(ms)
+		x.engine.Receive(2*ms, payload, ce)
+		x.poll(2 * ms)
+	})
+}
