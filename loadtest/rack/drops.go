@@ -37,33 +37,43 @@ func (r *Rack) Drops() (Drops, error) {
 	return d, err
 }
 
-// countDrops adds what a link lost in each direction: in the sender's queue, at the sender's interface (where
-// a veth counts what its peer had no room for), and at the receiver's.
+// countDrops adds what a link lost in each direction.
 func countDrops(a *namespace, nameA string, b *namespace, nameB string, fromA, fromB *uint64) error {
-	for _, end := range []struct {
-		host          *namespace
-		name          string
-		sent, arrived *uint64
-	}{{a, nameA, fromA, fromB}, {b, nameB, fromB, fromA}} {
-		link, err := end.host.link.LinkByName(end.name)
-		if err != nil {
-			return fmt.Errorf("find interface %s of %s: %w", end.name, end.host.name, err)
-		}
-		if s := link.Attrs().Statistics; s != nil {
-			*end.sent += s.TxDropped
-			*end.arrived += s.RxDropped
-		}
-		queues, err := end.host.link.QdiscList(link)
-		if err != nil {
-			return fmt.Errorf("list the queues of %s of %s: %w", end.name, end.host.name, err)
-		}
-		for _, q := range queues {
-			if s := q.Attrs().Statistics; s != nil && s.Queue != nil && q.Attrs().Parent == netlink.HANDLE_ROOT {
-				*end.sent += uint64(s.Queue.Drops)
-			}
+	atA, err := dropsAt(a, nameA)
+	if err != nil {
+		return err
+	}
+	atB, err := dropsAt(b, nameB)
+	if err != nil {
+		return err
+	}
+	// Both ends of a veth count an XDP_TX that found no room.
+	*fromA += atA.queue + max(atA.sent, atB.arrived)
+	*fromB += atB.queue + max(atB.sent, atA.arrived)
+	return nil
+}
+
+// endDrops is what one end of a link counts: in its queue, when it sends, and when something arrives.
+type endDrops struct{ queue, sent, arrived uint64 }
+
+func dropsAt(host *namespace, name string) (d endDrops, err error) {
+	link, err := host.link.LinkByName(name)
+	if err != nil {
+		return d, fmt.Errorf("find interface %s of %s: %w", name, host.name, err)
+	}
+	if s := link.Attrs().Statistics; s != nil {
+		d.sent, d.arrived = s.TxDropped, s.RxDropped
+	}
+	queues, err := host.link.QdiscList(link)
+	if err != nil {
+		return d, fmt.Errorf("list the queues of %s of %s: %w", name, host.name, err)
+	}
+	for _, q := range queues {
+		if s := q.Attrs().Statistics; s != nil && s.Queue != nil && q.Attrs().Parent == netlink.HANDLE_ROOT {
+			d.queue += uint64(s.Queue.Drops)
 		}
 	}
-	return nil
+	return d, nil
 }
 
 // socketDrops is how many datagrams the namespace's UDP sockets had no room for.
