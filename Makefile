@@ -21,6 +21,8 @@ GO_BUILD := go build -trimpath -buildvcs=false
 CLANG_VERSION := 14
 export BPF2GO_CC := clang-$(CLANG_VERSION)
 export BPF2GO_STRIP := llvm-strip-$(CLANG_VERSION)
+# Debian keeps asm/types.h per architecture, where a compiler for BPF does not look by itself.
+export C_INCLUDE_PATH := /usr/include/$(shell uname -m)-linux-gnu
 GENERATE_PACKAGES := clang-$(CLANG_VERSION) llvm-$(CLANG_VERSION) libbpf-dev linux-libc-dev
 
 SEEDS ?= 2000

@@ -44,8 +44,10 @@ type Report struct {
 	Unassigned map[string]uint64 `json:"unassigned_counters"`
 	Workers    []worker.Stats    `json:"workers"`
 	Faults     faults.Counters   `json:"faults"`
-	XDPMode    string            `json:"xdp_mode"`
-	Machine    Machine           `json:"machine"`
+	// Drops are of the rack's own queues, beside the injected faults.
+	Drops   rack.Drops `json:"drops"`
+	XDPMode string     `json:"xdp_mode"`
+	Machine Machine    `json:"machine"`
 }
 
 // ReportConfig is what was asked for.
@@ -117,6 +119,9 @@ func (r *Report) setCounters(from *rack.Rack) (err error) {
 	if r.Counters, r.Unassigned, err = from.Counters(jobID); err != nil {
 		return err
 	}
+	if r.Drops, err = from.Drops(); err != nil {
+		return err
+	}
 	r.Faults, err = from.Faults()
 	return err
 }
@@ -166,6 +171,7 @@ func (r *Report) writeTable(w io.Writer) error {
 		row("faults to the home", "%+v", r.Faults.Uplink)
 		row("faults from the home", "%+v", r.Faults.Downlink)
 	}
+	row("dropped by queues", "%+v", r.Drops)
 	row("XDP mode", "%s", r.XDPMode)
 	row("machine", "%s, %d cores, Linux %s", r.Machine.CPU, r.Machine.Cores, r.Machine.Kernel)
 	if err := t.Flush(); err != nil {

@@ -2,6 +2,7 @@ package rack
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/safchain/ethtool"
 )
@@ -11,35 +12,62 @@ import (
 // They are what makes packets cross the rack in bunches: a worker's datagrams
 // leave as one segmented super-packet, the home's RESULTs are coalesced where
 // they enter the bridge, and the worker's socket gets them in bunches again.
+//
+// And they keep packets in order and safe. A veth whose peer has GRO on, and that has no TCP segmentation
+// itself, hands packets over in a ring, which is served in order and makes
+// the sender's queue wait when it is full. Otherwise packets go to the backlog of the
+// core that sends, which overtakes that of another core and drops when it is full.
 var (
-	// homePortOffload: forwarding GRO coalesces datagrams that no local socket asked for.
-	homePortOffload = map[string]bool{"rx-gro": true, "rx-udp-gro-forwarding": true}
-	workerOffload   = map[string]bool{"rx-gro": true}
+	hostOffload     = with(ring, settings{})
+	portOffload     = with(ring, settings{})
+	homePortOffload = with(ring, settings{"rx-udp-gro-forwarding": true}) // coalesces what no local socket asked for
 
 	// With faults each packet must meet the dice on its own: nothing is coalesced
 	// before a worker's port, and nothing arrives at it unsegmented.
-	homePortSingly = map[string]bool{"rx-gro": true, "rx-udp-gro-forwarding": false}
-	workerSingly   = map[string]bool{"rx-gro": true, "tx-generic-segmentation": false, "tx-udp-segmentation": false}
+	hostSingly     = with(ring, settings{"tx-generic-segmentation": false, "tx-udp-segmentation": false})
+	portSingly     = portOffload
+	homePortSingly = with(ring, settings{"rx-udp-gro-forwarding": false})
 )
+
+// settings are offload features of an interface, on or off.
+type settings map[string]bool
+
+// ring is what a link's two ends need for packets to be handed over in a ring.
+var ring = settings{
+	"rx-gro":                       true,
+	"tx-tcp-segmentation":          false,
+	"tx-tcp-ecn-segmentation":      false,
+	"tx-tcp-mangleid-segmentation": false,
+	"tx-tcp6-segmentation":         false,
+}
+
+// with joins settings.
+func with(all ...settings) settings {
+	joined := settings{}
+	for _, s := range all {
+		maps.Copy(joined, s)
+	}
+	return joined
+}
 
 // offload changes settings of an interface and checks that they took: the
 // kernel accepts a change that another setting then overrides.
-func offload(host *namespace, name string, settings map[string]bool) error {
+func offload(host *namespace, name string, want settings) error {
 	return host.do(func() error {
 		e, err := ethtool.NewEthtool()
 		if err != nil {
 			return fmt.Errorf("open ethtool at %s: %w", host.name, err)
 		}
 		defer e.Close()
-		if err := e.Change(name, settings); err != nil {
+		if err := e.Change(name, want); err != nil {
 			return fmt.Errorf("offload settings of %s at %s: %w", name, host.name, err)
 		}
 		now, err := e.Features(name)
 		if err != nil {
 			return fmt.Errorf("read the offload settings of %s at %s: %w", name, host.name, err)
 		}
-		for setting, want := range settings {
-			if now[setting] != want {
+		for setting, on := range want {
+			if now[setting] != on {
 				return fmt.Errorf("offload setting %s of %s at %s stays %t", setting, name, host.name, now[setting])
 			}
 		}

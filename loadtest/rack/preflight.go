@@ -127,7 +127,7 @@ func tryFeatures(n *namespace, config *Config) []Lack {
 		return lacks
 	}
 	try("generic receive offload on veth", "use Linux 5.15 or newer", func() error {
-		return offload(n, name, map[string]bool{"rx-gro": true, "rx-udp-gro-forwarding": true})
+		return offload(n, name, homePortOffload)
 	})
 	if config.Rate != 0 || config.HomeRate != 0 {
 		try("the tbf queue that shapes links", module("CONFIG_NET_SCH_TBF", "sch_tbf")+", or leave the links unshaped", func() error {

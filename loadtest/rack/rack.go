@@ -77,11 +77,11 @@ func (r *Rack) addHome(bridge netlink.Link) (err error) {
 	if r.homePort, err = connect(r.sw, bridge, r.home, "home", HomeAddr(), r.config.mtu()); err != nil {
 		return err
 	}
-	settings := homePortOffload
+	want := homePortOffload
 	if r.config.Faults.Any() {
-		settings = homePortSingly
+		want = homePortSingly
 	}
-	if err := offload(r.sw, r.homePort.name, settings); err != nil {
+	if err := offload(r.sw, r.homePort.name, want); err != nil {
 		return err
 	}
 	err = r.sw.do(func() (err error) {
@@ -106,11 +106,11 @@ func (r *Rack) addWorker(bridge netlink.Link, rank int) error {
 		return err
 	}
 	r.ports = append(r.ports, at)
-	settings := workerOffload
+	inHost, atPort := hostOffload, portOffload
 	if r.config.Faults.Any() {
-		settings = workerSingly
+		inHost, atPort = hostSingly, portSingly
 	}
-	if err := offload(worker, hostInterface, settings); err != nil {
+	if err := errors.Join(offload(worker, hostInterface, inHost), offload(r.sw, at.name, atPort)); err != nil {
 		return err
 	}
 	inside, err := worker.link.LinkByName(hostInterface)

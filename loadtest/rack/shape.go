@@ -9,14 +9,17 @@ import (
 // minRate in bit/s: below it 256 kB of burst would be seconds of traffic.
 const minRate = 1_000_000
 
-// shape puts a token bucket in front of an interface, rate in bit/s.
+// unshapedQueue is the length, in packets, of the queue in front of an unshaped link.
+const unshapedQueue = 16384
+
+// shape puts a token bucket in front of an interface, rate in bit/s, or a plain queue if the rate is 0.
 //
 // The kernel takes the bucket's depth as the time that it takes to send it, in
 // scheduler ticks, and the queue's length in bytes: what arrives in the latency
 // plus one bucket (as tc-tbf(8) computes it).
 func shape(h *netlink.Handle, ifindex int, rate uint64) error {
 	if rate == 0 {
-		return nil
+		return enqueue(h, ifindex)
 	}
 	bytesPerSecond := rate / 8
 	qdisc := &netlink.Tbf{
@@ -31,6 +34,30 @@ func shape(h *netlink.Handle, ifindex int, rate uint64) error {
 	}
 	if err := h.QdiscReplace(qdisc); err != nil {
 		return fmt.Errorf("shape interface %d to %d bit/s (needs sch_tbf): %w", ifindex, rate, err)
+	}
+	return nil
+}
+
+// enqueue puts a first-in-first-out queue in front of an interface. A veth holds 256 packets for its peer and
+// has no queue by itself; with one, the kernel (6.16 and later) waits for room instead of dropping.
+func enqueue(h *netlink.Handle, ifindex int) error {
+	link, err := h.LinkByIndex(ifindex)
+	if err != nil {
+		return fmt.Errorf("find interface %d: %w", ifindex, err)
+	}
+	if err := h.LinkSetTxQLen(link, unshapedQueue); err != nil {
+		return fmt.Errorf("queue length of interface %d: %w", ifindex, err)
+	}
+	qdisc := &netlink.GenericQdisc{
+		QdiscAttrs: netlink.QdiscAttrs{
+			LinkIndex: ifindex,
+			Handle:    netlink.MakeHandle(1, 0),
+			Parent:    netlink.HANDLE_ROOT,
+		},
+		QdiscType: "pfifo", // as long as the interface's queue length says
+	}
+	if err := h.QdiscReplace(qdisc); err != nil {
+		return fmt.Errorf("put a queue in front of interface %d (needs sch_fifo): %w", ifindex, err)
 	}
 	return nil
 }

@@ -126,7 +126,9 @@ static __always_inline int decide(struct __sk_buff *skb, enum side side)
 		return TC_ACT_SHOT;
 	}
 	if (happens(ecn_threshold)) {
-		/* Refused for a packet that is not ECN-capable, and for nothing else. */
+		/* The copies of a multicast packet share their bytes; this one gets its own. Then the
+		 * mark is refused for a packet that is not ECN-capable, and for nothing else. */
+		bpf_skb_pull_data(skb, ETH_HLEN + sizeof(struct iphdr));
 		if (bpf_skb_ecn_set_ce(skb))
 			count(side, EVENT_MARKED);
 		else
