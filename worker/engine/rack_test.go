@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	seeds     = flag.Uint64("rack.seeds", 400, "seeds of TestRack")
+	seeds     = flag.Uint64("rack.seeds", 200, "seeds of TestRack")
 	firstSeed = flag.Uint64("rack.first", 1, "first seed of TestRack")
 )
 
