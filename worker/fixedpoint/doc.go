@@ -5,4 +5,7 @@
 // A chunk whose ranks agreed on the exponent e (every |x| < 2^e) is scaled by 2^(k-e), where k = Bits(n) leaves room for n
 // addends in an int32. The functions read from and write to packet buffers directly, do not allocate, and do not check their
 // numbers: Quantise must be given an exponent that really bounds its input.
+//
+// Each loop exists twice: in Go for every machine, and as AVX2 assembly that takes whole blocks and leaves the rest to it. Both
+// give the same bits (TestBlocksMatchPortable).
 package fixedpoint

@@ -26,7 +26,20 @@ const (
 // zero (or there are none), NonFinite when one is NaN or infinite.
 func Exponent(x []float32) int32 {
 	// Magnitudes of floats order as their bits do, so the largest is found with integer comparisons, and NaNs and infinities,
-	// which are above all others, are found by the same scan. Four maxima keep the chains of dependent instructions apart.
+	// which are above all others, are found by the same scan.
+	done, m := magnitudeBlocks(x)
+	switch m = max(m, magnitudePortable(x[done:])); {
+	case m == 0:
+		return Zero
+	case m >= infinity:
+		return NonFinite
+	default:
+		return int32(m>>23) + Least
+	}
+}
+
+// magnitudePortable is the largest magnitude. Four maxima keep the chains of dependent instructions apart.
+func magnitudePortable(x []float32) uint32 {
 	var a, b, c, d uint32
 	for len(x) >= 8 {
 		s := (*[8]float32)(x)
@@ -39,14 +52,7 @@ func Exponent(x []float32) int32 {
 	for _, v := range x {
 		a = max(a, math.Float32bits(v)&magnitude)
 	}
-	switch m := max(a, b, c, d); {
-	case m == 0:
-		return Zero
-	case m >= infinity:
-		return NonFinite
-	default:
-		return int32(m>>23) + Least
-	}
+	return max(a, b, c, d)
 }
 
 // Valid reports whether e is an exponent that honest ranks can agree on for a chunk that can be summed.

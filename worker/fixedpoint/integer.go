@@ -4,6 +4,11 @@ import "encoding/binary"
 
 // EncodeInt32 writes x as big-endian int32 into dst, which has 4 bytes for each element of x.
 func EncodeInt32(dst []byte, x []int32) {
+	done := encodeBlocks(dst, x)
+	encodePortable(dst[4*done:], x[done:])
+}
+
+func encodePortable(dst []byte, x []int32) {
 	for len(x) >= 8 && len(dst) >= 32 {
 		s, d := (*[8]int32)(x), (*[32]byte)(dst)
 		binary.BigEndian.PutUint32(d[0:4], uint32(s[0]))
@@ -24,6 +29,11 @@ func EncodeInt32(dst []byte, x []int32) {
 
 // DecodeInt32 reads the big-endian int32 of src into x; src has 4 bytes for each element of x.
 func DecodeInt32(x []int32, src []byte) {
+	done := decodeBlocks(x, src)
+	decodePortable(x[done:], src[4*done:])
+}
+
+func decodePortable(x []int32, src []byte) {
 	for len(x) >= 8 && len(src) >= 32 {
 		d, s := (*[8]int32)(x), (*[32]byte)(src)
 		d[0] = int32(binary.BigEndian.Uint32(s[0:4]))

@@ -22,6 +22,11 @@ func Quantise(dst []byte, x []float32, e int32, k int) {
 	// The product is exact (24 bits of mantissa times a power of two, far from float64's limits), so it makes no difference
 	// that arm64 fuses it with the addition.
 	scale := power(int32(k) - e)
+	done := quantiseBlocks(dst, x, scale)
+	quantisePortable(dst[4*done:], x[done:], scale)
+}
+
+func quantisePortable(dst []byte, x []float32, scale float64) {
 	for len(x) >= 8 && len(dst) >= 32 {
 		s, d := (*[8]float32)(x), (*[32]byte)(dst)
 		binary.BigEndian.PutUint32(d[0:4], fixed(s[0], scale))
@@ -53,6 +58,11 @@ func Dequantise(x []float32, src []byte, e int32, k int) {
 		return
 	}
 	scale := power(e - int32(k))
+	done := dequantiseBlocks(x, src, scale)
+	dequantisePortable(x[done:], src[4*done:], scale)
+}
+
+func dequantisePortable(x []float32, src []byte, scale float64) {
 	for len(x) >= 8 && len(src) >= 32 {
 		d, s := (*[8]float32)(x), (*[32]byte)(src)
 		d[0] = float(binary.BigEndian.Uint32(s[0:4]), scale)
