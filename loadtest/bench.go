@@ -25,7 +25,7 @@ func benchCommand(s streams) *cli.Command {
 	o := &benchOptions{}
 	return &cli.Command{
 		Name:  "bench",
-		Usage: "measure the aggregator's program alone: nanoseconds a packet on one core",
+		Usage: "measure the aggregator's program and the worker's conversions alone, on one core",
 		Description: `Runs the compiled XDP program over packets in the kernel, without a network, and
 beside it a bare byte-swap-and-add loop over the same elements.
 
@@ -36,7 +36,10 @@ beside it a bare byte-swap-and-add loop over the same elements.
   publish_ns    the last contribution of a chunk, which becomes the RESULT
   bare_ns       the bare loop
   merge_ratio, publish_ratio   medians of their ratios to it within a round
-  payload_gbps  10^9 bits of elements a second that one core takes in at merge_ns`,
+  payload_gbps  10^9 bits of elements a second that one core takes in at merge_ns
+
+  exponent_ns, quantise_ns, dequantise_ns   what a worker does to a chunk of float32
+  conversion_gbps   10^9 bits of elements a second that one core converts out and back`,
 		Flags: []cli.Flag{
 			&cli.IntSliceFlag{Name: "elements", Aliases: []string{"e"}, Value: cli.NewIntSlice(32, 64, 256, 832), Usage: "elements a packet, several with commas"},
 			&cli.IntFlag{Name: "rounds", Value: 11, Usage: "rounds to take the median of", Destination: &o.rounds},
@@ -70,7 +73,7 @@ func bench(ctx context.Context, o *benchOptions, s streams) error {
 	}
 	progress := newProgress(s.err)
 	progress.Step("measuring the aggregator", len(o.elements))
-	var results []xdp.BenchResult
+	var results []benchResult
 	for _, e := range o.elements {
 		if ctx.Err() != nil {
 			progress.Close()
@@ -81,7 +84,7 @@ func bench(ctx context.Context, o *benchOptions, s streams) error {
 			progress.Close()
 			return err
 		}
-		results = append(results, r...)
+		results = append(results, benchResult{r[0], benchConversion(e, o.rounds)})
 		progress.Advance(1)
 	}
 	progress.Close()
@@ -91,11 +94,18 @@ func bench(ctx context.Context, o *benchOptions, s streams) error {
 	return writeBench(s.out, results)
 }
 
-func writeBench(w io.Writer, results []xdp.BenchResult) error {
+// benchResult is the cost of one chunk in the aggregator and in the worker.
+type benchResult struct {
+	xdp.BenchResult
+	conversion
+}
+
+func writeBench(w io.Writer, results []benchResult) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "elements\tmerge ns\tpublish ns\tbare ns\tmerge/bare\tpublish/bare\tpayload Gbit/s\t")
+	fmt.Fprintln(t, "elements\tmerge ns\tpublish ns\tbare ns\tmerge/bare\tpublish/bare\tpayload Gbit/s\texponent ns\tquantise ns\tdequantise ns\t")
 	for _, r := range results {
-		fmt.Fprintf(t, "%d\t%.0f\t%.0f\t%.0f\t%.2f\t%.2f\t%.1f\t\n", r.Elements, r.MergeNS, r.PublishNS, r.BareNS, r.MergeRatio, r.PublishRatio, r.PayloadGbps)
+		fmt.Fprintf(t, "%d\t%.0f\t%.0f\t%.0f\t%.2f\t%.2f\t%.1f\t%.0f\t%.0f\t%.0f\t\n", r.Elements, r.MergeNS, r.PublishNS, r.BareNS,
+			r.MergeRatio, r.PublishRatio, r.PayloadGbps, r.ExponentNS, r.QuantiseNS, r.DequantiseNS)
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("write the report: %w", err)
