@@ -3,6 +3,7 @@ package xdp
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
@@ -20,8 +21,8 @@ const (
 
 // Attach puts the program on the interface of the current network namespace
 // (lock the OS thread when that is not the process's). It prefers native mode;
-// the caller should warn when it is Generic. The replicator for unicast jobs goes to the
-// interface's tc ingress.
+// Generic is a fallback that it logs a warning about. The replicator for unicast jobs goes to
+// the interface's tc ingress.
 func (a *Aggregator) Attach(ifindex int) (Mode, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -39,6 +40,8 @@ func (a *Aggregator) Attach(ifindex int) (Mode, error) {
 		at.link, err = link.AttachXDP(link.XDPOptions{Program: a.objects.Aggregator, Interface: ifindex, Flags: link.XDPGenericMode})
 		if err != nil {
 			err = fmt.Errorf("%w (native: %w)", err, native)
+		} else {
+			slog.Warn("the interface's driver has no native XDP: the aggregator runs in generic mode, which is slow", "ifindex", ifindex, "native", native)
 		}
 	}
 	if err != nil {

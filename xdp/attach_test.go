@@ -1,7 +1,10 @@
 package xdp
 
 import (
+	"bytes"
+	"log/slog"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -22,6 +25,10 @@ func inNamespace(t *testing.T) {
 
 // TestAttach: native on a veth, generic on loopback, and nothing left behind.
 func TestAttach(t *testing.T) {
+	var log bytes.Buffer
+	previous := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(previous)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -47,6 +54,10 @@ func TestAttach(t *testing.T) {
 			if err != nil || mode != want {
 				t.Errorf("%s: mode %q, error %v; want %q", name, mode, err, want)
 			}
+			if warned := strings.Contains(log.String(), "generic mode"); warned != (mode == Generic) {
+				t.Errorf("%s: mode %s, and the log says %q", name, mode, log.String())
+			}
+			log.Reset()
 			if link, err = netlink.LinkByIndex(index); err != nil || link.Attrs().Xdp == nil || !link.Attrs().Xdp.Attached {
 				t.Errorf("%s: not attached: %v", name, err)
 			}
