@@ -81,7 +81,7 @@ each worker's port, each way. SIGINT and SIGTERM stop all in order; the exit cod
 			&cli.GenericFlag{Name: "reorder", Value: &o.reorder, Usage: "`PERCENT` of packets made late"},
 			&cli.GenericFlag{Name: "ecn", Value: &o.ecn, Usage: "`PERCENT` of packets marked as having met congestion"},
 			&cli.IntFlag{Name: "elements", Aliases: []string{"e"}, Value: 256, Usage: "elements a packet: a multiple of 32 up to 832", Destination: &o.elements},
-			&cli.IntFlag{Name: "window", Aliases: []string{"w"}, Value: 256, Usage: "chunks a worker has in flight", Destination: &o.window},
+			&cli.IntFlag{Name: "window", Aliases: []string{"w"}, Value: 255, Usage: "chunks a worker has in flight", Destination: &o.window},
 			&cli.IntFlag{Name: "iterations", Aliases: []string{"i"}, Value: 10, Usage: "all-reduces that count", Destination: &o.iterations},
 			&cli.IntFlag{Name: "warmup", Value: 2, Usage: "all-reduces before them", Destination: &o.warmup},
 			&cli.BoolFlag{Name: "unicast", Usage: "publish a copy to each worker instead of one multicast packet", Destination: &o.unicast},

@@ -129,7 +129,8 @@ type aggregatorSlot struct {
 	Flags    uint8
 	Complete uint8
 	Wide     uint8
-	Unused   [2]uint8
+	Addends  uint8
+	Unused   uint8
 	Verdict  uint32
 }
 

@@ -167,7 +167,7 @@ func (a *Aggregator) install(j *Job, in *installed) error {
 		HomePort:    swap16(j.Home.Port()),
 		WorkerPort:  swap16(j.WorkerPort),
 		Elements:    uint16(j.Elements),
-		Bound:       1 << (31 - bits.Len(uint(j.Workers-1))),
+		Bound:       bound(j.Workers),
 		Class:       uint8(in.class),
 		Generation:  j.Generation,
 		Replicas:    uint8(len(j.Members)),
@@ -181,6 +181,10 @@ func (a *Aggregator) install(j *Job, in *installed) error {
 	}
 	return nil
 }
+
+// bound is 2^k: what each of n children stays below in magnitude when it leaves
+// room for n addends in an int32.
+func bound(n int) uint32 { return 1 << (31 - bits.Len(uint(n-1))) }
 
 // RemoveJob takes a job out; its packets are refused from then on.
 func (a *Aggregator) RemoveJob(id uint16) error {

@@ -84,7 +84,8 @@ static __always_inline struct outcome visit_slot(struct slot *slot, const struct
 	__u32 seq = bpf_ntohl(wire_of(f)->seq);
 	__u8 op = wire_of(f)->op;
 	__u8 flags = wire_of(f)->flags & (WIRE_SATURATED | WIRE_PARTIAL | WIRE_ECN);
-	bool store = false, merge = false;
+	bool store = false, merge = false, rebase = false;
+	__u64 distance = narrow(job->bound), taken = 0, back = 0;
 	__u32 verdict;
 
 	flags |= congestion_mark(f);
@@ -141,23 +142,31 @@ static __always_inline struct outcome visit_slot(struct slot *slot, const struct
 		slot->bitmap = bitmap;
 		slot->flags = flags;
 		slot->complete = 0;
-		slot->wide = elements_store(e, job->bound) != 0;
+		slot->addends = 1;
+		slot->wide = op != WIRE_SUM;
+		distance &= (__u64)slot->wide - 1;
+		back = distance;
+		rebase = outside(elements_store(e, distance), job->bound) & !slot->wide;
 	} else if (merge) {
 		slot->bitmap |= bitmap;
 		slot->flags |= flags;
-		if (op == WIRE_SUM) {
-			if (elements_add(e, job->bound))
-				slot->wide = 1;
-			barrier();
-			if (slot->wide && elements_saturate(e)) {
-				slot->flags |= WIRE_SATURATED;
-				slot->verdict |= VERDICT_SATURATED;
-			}
-		} else if (op == WIRE_MAX) {
-			elements_max(e);
-		} else {
-			elements_min(e);
+		if (op != WIRE_SUM) {
+			elements_max(e, op == WIRE_MIN ? ~0ull : 0);
+		} else if (!slot->wide) {
+			taken = ~0ull;
+			back = widen(job->bound, slot->addends);
+			rebase = outside(elements_add(e, distance), job->bound);
+			slot->addends++;
 		}
+	}
+	if (rebase) {
+		elements_rebase(e, distance, taken, back);
+		slot->wide = 1;
+	}
+	barrier();
+	if (merge && op == WIRE_SUM && slot->wide && elements_add_clamped(e)) {
+		slot->flags |= WIRE_SATURATED;
+		slot->verdict |= VERDICT_SATURATED;
 	}
 	barrier();
 	if (store || merge) {
@@ -170,7 +179,7 @@ static __always_inline struct outcome visit_slot(struct slot *slot, const struct
 	}
 	barrier();
 	if (slot->verdict & VERDICT_EMITTED)
-		out.words = elements_emit(e);
+		out.words = elements_emit(e, widen(job->bound, slot->addends) & ((__u64)slot->wide - 1));
 	out.verdict = slot->verdict;
 	out.flags = slot->flags;
 	if (slot->tenant == tenant && slot->seq == seq)

@@ -1,16 +1,34 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
-/* The loops over elements: packet (big-endian) and slot (host order). Whole
- * blocks of 32 are unrolled, the rest of a short chunk goes one by one. All
- * run under the slot's lock, where no function may be called.
+/* The loops over elements: packet (big-endian) and slot. All run under the
+ * slot's lock, where no function may be called.
  *
- * Three things here are for the verifier, which would otherwise explore the
- * exits of one loop times those of the next. Each loop reads the element count
- * from the packet again, so that what its exits teach about the count is
- * forgotten afterwards. Each loop walks an own pointer into the packet, made
- * with a zero of unknown value, so that what is proved about the packet's
- * length dies with the pointer. And barrier_var keeps the compiler from folding
- * an index into a pointer before the comparison that proves its bound; on what a
- * loop collects, it keeps it from saving 32 words up to collect them later. */
+ * Two elements at a time are lanes of one 64-bit word, swapped, added and stored
+ * together. So that nothing is carried from the lower lane to the upper one, lanes are
+ * unsigned numbers with an offset:
+ *
+ *   element + 2^31 (its sign bit flipped) is in [0, 2^32), "plain";
+ *   element + 2^k, for an element in [-2^k, 2^k), is in [0, 2^(k+1)), "narrow".
+ *
+ * Honest contributions to a job of n children are in [-2^k, 2^k) with
+ * n * 2^k <= 2^31, for block fixed point leaves room for n addends. The sum of up to n
+ * narrow lanes stays below 2^32, so narrow slots are just added to, and cannot
+ * overflow. Whether an addend is outside shows in the same numbers, as a bit at
+ * or above 2^(k+1). A slot that ever took one outside is wide: its lanes are plain, and every
+ * addition clamps. Slots of MAX and MIN are plain too: offset numbers have the
+ * order of the signed ones.
+ *
+ * In memory a slot has whole blocks of 32 elements as words of two lanes, which
+ * swaps neighbours, and the rest of a short chunk one by one. Packets of a chunk
+ * agree on its length, so nobody sees this.
+ *
+ * Three things are for the verifier, which would otherwise explore the exits of
+ * one loop times those of the next. Each loop reads the element count from the packet
+ * again, so that what its exits teach about the count is forgotten afterwards.
+ * Each loop walks an own pointer into the packet, made with a zero of unknown
+ * value, so that what is proved about the packet's length dies with the pointer.
+ * And barrier_var keeps the compiler from folding an index into a pointer before
+ * the comparison that proves its bound; on what a loop collects, it keeps it from saving
+ * words up to collect them later; on signs, from branching. */
 #pragma once
 
 #include "maps.h"
@@ -19,6 +37,9 @@
 
 #define BLOCK 32
 #define MAX_BLOCKS (WIRE_MAX_ELEMENTS / BLOCK)
+
+#define BOTH(lane) ((__u64)(lane) << 32 | (__u32)(lane))
+#define SIGNS 0x8000000080000000ull
 
 /* A chunk's elements in both places. */
 struct elements {
@@ -47,8 +68,9 @@ static __always_inline __u32 elements_count(const struct elements *e)
 	return n;
 }
 
-/* Runs body over every element: p[i] is the packet's, s[i] the slot's. */
-#define FOR_ELEMENTS(e, body)                                                                  \
+/* Runs body over every element: x is the packet's word of two lanes (or of one,
+ * in the lower half), s the slot's; put_packet and put_slot say what is written back. */
+#define FOR_LANES(e, put_packet, put_slot, body)                                               \
 	do {                                                                                   \
 		void *packet_ = elements_packet(e);                                            \
 		__u32 blocks_ = elements_count(e) / BLOCK, block_;                             \
@@ -56,127 +78,175 @@ static __always_inline __u32 elements_count(const struct elements *e)
 			barrier_var(block_);                                                   \
 			if (block_ >= blocks_)                                                 \
 				break;                                                         \
-			__be32 *p = packet_ + block_ * BLOCK * 4;                              \
-			__s32 *s = (e)->payload + block_ * BLOCK * 4;                          \
-			if ((void *)(p + BLOCK) > (e)->data_end)                               \
+			__be64 *p_ = packet_ + block_ * BLOCK * 4;                             \
+			__u64 *s_ = (e)->payload + block_ * BLOCK * 4;                         \
+			if ((void *)(p_ + BLOCK / 2) > (e)->data_end)                          \
 				break;                                                         \
-			_Pragma("clang loop unroll(full)") for (int i = 0; i < BLOCK; i++) body \
+			_Pragma("clang loop unroll(full)") for (int i = 0; i < BLOCK / 2; i++) \
+			{                                                                      \
+				__u64 x = bpf_be64_to_cpu(p_[i]), s = s_[i];                   \
+				body;                                                          \
+				if (put_slot)                                                  \
+					s_[i] = s;                                             \
+				if (put_packet) {                                              \
+					x = bpf_cpu_to_be64(x);                                \
+					p_[i] = x;                                             \
+					words_ += (__u32)x;                                    \
+					words_ += x >> 32;                                     \
+					barrier_var(words_);                                   \
+				}                                                              \
+			}                                                                      \
 		}                                                                              \
 		__u32 count_ = elements_count(e);                                              \
 		__u32 at_ = count_ & ~(BLOCK - 1);                                             \
 		packet_ = elements_packet(e);                                                  \
-		_Pragma("clang loop unroll(disable)") for (__u32 rest_ = 0; rest_ < BLOCK - 1;       \
-							   rest_++, at_++) {                   \
+		_Pragma("clang loop unroll(disable)") for (__u32 rest_ = 0; rest_ < BLOCK - 1; \
+							   rest_++, at_++)                     \
+		{                                                                              \
+			barrier_var(rest_);                                                    \
 			barrier_var(at_);                                                      \
 			if (at_ >= count_)                                                     \
 				break;                                                         \
-			__be32 *p = packet_ + at_ * 4;                                         \
-			__s32 *s = (e)->payload + at_ * 4;                                     \
-			if ((void *)(p + 1) > (e)->data_end)                                   \
+			__be32 *p_ = packet_ + at_ * 4;                                        \
+			__u32 *s_ = (e)->payload + at_ * 4;                                    \
+			if ((void *)(p_ + 1) > (e)->data_end)                                  \
 				break;                                                         \
-			const int i = 0;                                                       \
-			body                                                                   \
+			__u64 x = bpf_ntohl(*p_), s = *s_;                                     \
+			body;                                                                  \
+			if (put_slot)                                                          \
+				*s_ = s;                                                       \
+			if (put_packet) {                                                      \
+				__be32 word_ = bpf_htonl((__u32)x);                            \
+				*p_ = word_;                                                   \
+				words_ += word_;                                               \
+				barrier_var(words_);                                           \
+			}                                                                      \
 		}                                                                              \
 	} while (0)
 
-/* Overflow is found in two steps, of which honest sums pay only the first. Each
- * of n children stays within [-bound, bound) with n * bound <= 2^31 when it
- * leaves room for n addends, as block fixed point does; then no sum overflows, and it is
- * enough to look at the addend. That takes two instructions an element:
- * an addend is within iff addend + bound has no bit at or above 2 * bound. A slot
- * that ever took one outside is wide, and its sums are looked at exactly. */
-static __always_inline __u32 outside(__u32 collected, __u32 bound)
+/* What the loops that write no packet have for a checksum. */
+#define NO_CHECKSUM __u64 __attribute__((unused)) words_ = 0
+
+/* The distance from plain to narrow lanes, and from the sum of addends narrow
+ * ones back to plain. Neither is negative. */
+static __always_inline __u64 narrow(__u32 bound)
 {
-	return collected & -(bound << 1);
+	return BOTH(0x80000000 - bound);
 }
 
-/* slot = packet; whether some element is outside the bound. */
-static __always_inline __u32 elements_store(const struct elements *e, __u32 bound)
+static __always_inline __u64 widen(__u32 bound, __u32 addends)
 {
-	__u32 collected = 0;
+	return BOTH(0x80000000 - bound * addends);
+}
 
-	FOR_ELEMENTS(e, {
-		__u32 word = bpf_ntohl(p[i]);
+/* Whether some collected narrow lane is none. */
+static __always_inline bool outside(__u64 collected, __u32 bound)
+{
+	return collected & BOTH(-(bound << 1));
+}
 
-		s[i] = word;
-		collected |= word + bound;
+/* slot = packet, in lanes that are distance below plain; returns all bits seen. */
+static __always_inline __u64 elements_store(const struct elements *e, __u64 distance)
+{
+	__u64 collected = 0;
+	NO_CHECKSUM;
+
+	FOR_LANES(e, false, true, {
+		s = (x ^ SIGNS) - distance;
+		collected |= s;
 		barrier_var(collected);
 	});
-	return outside(collected, bound);
+	return collected;
 }
 
-/* slot += packet, wrapping; whether some element of the packet is outside the bound. */
-static __always_inline __u32 elements_add(const struct elements *e, __u32 bound)
+/* slot += packet, in narrow lanes; returns all bits seen. */
+static __always_inline __u64 elements_add(const struct elements *e, __u64 distance)
 {
-	__u32 collected = 0;
+	__u64 collected = 0;
+	NO_CHECKSUM;
 
-	FOR_ELEMENTS(e, {
-		__u32 word = bpf_ntohl(p[i]);
-
-		s[i] += word;
-		collected |= word + bound;
+	FOR_LANES(e, false, true, {
+		x = (x ^ SIGNS) - distance;
+		s += x;
+		collected |= x;
 		barrier_var(collected);
 	});
-	return outside(collected, bound);
+	return collected;
 }
 
-/* After elements_add: the addend is still in the packet, so what wrapped can be
- * found (Hacker's Delight, 2-13: the sum's sign differs from both addends') and set to
- * the end of the range it left by. Returns whether anything wrapped. */
-static __always_inline __u32 elements_saturate(const struct elements *e)
+/* Makes the lanes plain: takes the packet's off again where taken is all ones
+ * (exactly, whatever was carried), and adds back. */
+static __always_inline void elements_rebase(const struct elements *e, __u64 distance, __u64 taken, __u64 back)
 {
-	__u32 any = 0;
+	NO_CHECKSUM;
 
-	FOR_ELEMENTS(e, {
-		__u32 sum = s[i];
-		__u32 b = bpf_ntohl(p[i]);
-		__u32 a = sum - b;
-		__u32 wrapped = (__u32)((__s32)((a ^ sum) & (b ^ sum)) >> 31); /* all ones */
-		__u32 end = (__u32)((__s32)b >> 31) ^ 0x7fffffff;
-
-		s[i] = (sum & ~wrapped) | (end & wrapped);
-		any |= wrapped;
-		barrier_var(any);
-	});
-	return any;
+	FOR_LANES(e, false, true, { s = s - (((x ^ SIGNS) - distance) & taken) + back; });
 }
 
-/* Without branches: the data decides, and nothing would predict it. barrier_var
- * hides from the compiler that this is a maximum, for which it would branch. */
-static __always_inline void elements_max(const struct elements *e)
+/* The greater and the smaller of two numbers below 2^62 in magnitude. */
+static __always_inline __s64 greater(__s64 a, __s64 b)
 {
-	FOR_ELEMENTS(e, {
-		__s64 a = s[i];
-		__s64 less = a - (__s64)(__s32)bpf_ntohl(p[i]);
+	__s64 less = a - b;
 
-		barrier_var(less);
-		s[i] = a - (less & (less >> 63));
+	barrier_var(less);
+	return a - (less & (less >> 63));
+}
+
+static __always_inline __s64 smaller(__s64 a, __s64 b)
+{
+	__s64 less = a - b;
+
+	barrier_var(less);
+	return b + (less & (less >> 63));
+}
+
+/* The sum of two plain lanes, clamped; collects something if it was. */
+static __always_inline __u64 clamped_sum(__u64 a, __u64 b, __u64 *collected)
+{
+	__s64 sum = a + b - 0x80000000ull;
+	__s64 clamped = smaller(greater(sum, 0), 0xffffffff);
+
+	*collected |= sum ^ clamped;
+	barrier_var(*collected);
+	return clamped;
+}
+
+/* slot += packet, in plain lanes; whether any sum was clamped. */
+static __always_inline bool elements_add_clamped(const struct elements *e)
+{
+	__u64 collected = 0;
+	NO_CHECKSUM;
+
+	FOR_LANES(e, false, true, {
+		x ^= SIGNS;
+		__u64 high = clamped_sum(s >> 32, x >> 32, &collected);
+
+		/* Where there is only one lane, the upper sum is 0 + 2^31: not clamped, and dropped. */
+		s = clamped_sum(s & 0xffffffff, x & 0xffffffff, &collected) | high << 32;
+	});
+	return collected;
+}
+
+/* slot = the greater of slot and packet, in plain lanes; the smaller with flip
+ * all ones, for that turns the order round. */
+static __always_inline void elements_max(const struct elements *e, __u64 flip)
+{
+	NO_CHECKSUM;
+
+	FOR_LANES(e, false, true, {
+		x ^= SIGNS ^ flip;
+		s ^= flip;
+		s = (greater(s & 0xffffffff, x & 0xffffffff) | greater(s >> 32, x >> 32) << 32) ^ flip;
 	});
 }
 
-static __always_inline void elements_min(const struct elements *e)
+/* packet = slot, whose lanes are back below plain; returns the sum of the words
+ * written, for the UDP checksum: one's complement sums do not mind the byte order
+ * (RFC 1071, section 2). */
+static __always_inline __u64 elements_emit(const struct elements *e, __u64 back)
 {
-	FOR_ELEMENTS(e, {
-		__s64 b = (__s32)bpf_ntohl(p[i]);
-		__s64 less = (__s64)s[i] - b;
+	__u64 words_ = 0;
 
-		barrier_var(less);
-		s[i] = b + (less & (less >> 63));
-	});
-}
-
-/* packet = slot; the sum of the words written, for the UDP checksum: one's
- * complement sums do not mind the byte order (RFC 1071, section 2). */
-static __always_inline __u64 elements_emit(const struct elements *e)
-{
-	__u64 words = 0;
-
-	FOR_ELEMENTS(e, {
-		__be32 word = bpf_htonl(s[i]);
-
-		words += word;
-		barrier_var(words);
-		p[i] = word;
-	});
-	return words;
+	FOR_LANES(e, true, false, { x = (s + back) ^ SIGNS; });
+	return words_;
 }

@@ -90,8 +90,9 @@ struct slot {
 	__u8 op;
 	__u8 flags;    /* WIRE_SATURATED, WIRE_PARTIAL, WIRE_ECN */
 	__u8 complete; /* released: the sum and the bitmap are final */
-	__u8 wide;     /* an element was outside the job's bound (elements.h) */
-	__u8 unused[2];
+	__u8 wide;     /* its lanes are plain, not narrow (elements.h) */
+	__u8 addends;  /* packets in the sum; what narrow lanes are offset by */
+	__u8 unused;
 	__u32 verdict; /* scratch of visit_slot, under the lock */
 };
 
