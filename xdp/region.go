@@ -12,10 +12,10 @@ const classes = 4
 var classElements = [classes]int{32, 64, 256, 832}
 
 // Slots is a number of slots for each size class: 32, 64, 256 and 832 elements.
-// A slot costs 40 bytes and 4 for each element of its class.
+// A slot costs 32 bytes and 4 for each element of its class.
 type Slots [classes]uint32
 
-// DefaultSlots take about 13 MB: eight jobs of window 255 at E ≤ 256, one at E > 256.
+// DefaultSlots take about 10 MB: room for eight jobs of window 255 in each class up to E = 256, and for two above.
 var DefaultSlots = Slots{4096, 4096, 4096, 1024}
 
 func (s Slots) total() uint32 {
