@@ -5,13 +5,13 @@ import (
 	"net/netip"
 )
 
-// headerBytes come before the UDP payload: Ethernet, IPv4, UDP.
-const headerBytes = 14 + 20 + 8
+// HeaderBytes come before the UDP payload of a frame: Ethernet, IPv4, UDP.
+const HeaderBytes = 14 + 20 + 8
 
-// newFrame makes a frame with room for a payload, which the caller fills.
+// NewFrame makes a frame with room for a payload, which the caller fills.
 // Checksums are right but for UDP's, which is 0: none.
-func newFrame(src, dst netip.AddrPort, payload int) []byte {
-	b := make([]byte, headerBytes+payload)
+func NewFrame(src, dst netip.AddrPort, payload int) []byte {
+	b := make([]byte, HeaderBytes+payload)
 	s, d := src.Addr().As4(), dst.Addr().As4()
 	copy(b, []byte{2, 0, d[0], d[1], d[2], d[3], 2, 0, s[0], s[1], s[2], s[3], 8, 0})
 	ip := b[14:34]

@@ -45,7 +45,7 @@ func (w *Worker) Receive(now int64, frame []byte) ([][]byte, error) {
 	if src := netip.AddrFrom4([4]byte(frame[26:30])); src != w.home.Addr() {
 		return nil, fmt.Errorf("%v got a frame from %v", w.addr, src)
 	}
-	w.engine.Receive(now, frame[headerBytes:], frame[15]&3 == 3)
+	w.engine.Receive(now, frame[HeaderBytes:], frame[15]&3 == 3)
 	w.collect()
 	return nil, nil
 }
@@ -64,9 +64,9 @@ func (w *Worker) Packet(homePort uint16, size int) []byte {
 		return nil
 	}
 	to := netip.AddrPortFrom(w.home.Addr(), w.home.Port()+homePort)
-	frame := newFrame(netip.AddrPortFrom(w.addr, w.port), to, size)
+	frame := NewFrame(netip.AddrPortFrom(w.addr, w.port), to, size)
 	w.out = append(w.out, frame)
-	return frame[headerBytes:]
+	return frame[HeaderBytes:]
 }
 
 func (w *Worker) collect() {

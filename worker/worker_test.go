@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"math/rand/v2"
@@ -17,13 +18,31 @@ import (
 
 	"go.uber.org/goleak"
 
+	"spillway/sim"
 	"spillway/wire"
-	"spillway/worker/internal/testhome"
+	"spillway/xdp"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// aggregator is the compiled program; the tests run packets through it one by one.
+var aggregator *xdp.Aggregator
 
-// loopback is a job whose home is the reference aggregator at 127.0.0.1 and whose workers are at 127.0.0.2 and up.
+func TestMain(m *testing.M) {
+	var err error
+	if aggregator, err = xdp.Load(xdp.Config{MaxJobs: 8}); err != nil {
+		fmt.Fprintf(os.Stderr, "%+v\n", err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if err := aggregator.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+		os.Exit(code)
+	}))
+}
+
+// loopback is a job whose home is at 127.0.0.1 and whose workers are at 127.0.0.2 and up. XDP cannot answer on a loopback interface, so
+// a socket stands at the home's address, and what it gets goes through the compiled aggregator, frame by frame.
 type loopback struct {
 	params Params
 	conn   *net.UDPConn
@@ -32,9 +51,11 @@ type loopback struct {
 
 func (l *loopback) Params(_ context.Context, rank int) (Params, error) {
 	p := l.params
-	p.Rank, p.Addr = rank, netip.AddrFrom4([4]byte{127, 0, 0, byte(2 + rank)})
+	p.Rank, p.Addr = rank, workerAddr(rank)
 	return p, nil
 }
+
+func workerAddr(rank int) netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, byte(2 + rank)}) }
 
 // newLoopback starts the home; it loses packets of both directions with the given probability.
 func newLoopback(t *testing.T, workers int, loss float64) *loopback {
@@ -49,12 +70,20 @@ func newLoopback(t *testing.T, workers int, loss float64) *loopback {
 	at := conn.LocalAddr().(*net.UDPAddr).AddrPort()
 	l := &loopback{conn: conn, done: make(chan struct{}), params: Params{Job: 5, Generation: 2, Cookie: 99, Workers: workers, Elements: 64,
 		Window: 64, Home: at, WorkerPort: at.Port(), Silence: Duration(20 * time.Second)}}
+	group := netip.MustParseAddr("239.77.0.5")
+	job := xdp.Job{ID: 5, Generation: 2, Cookie: 99, Elements: 64, Window: 64, Workers: workers,
+		Home: netip.AddrPortFrom(at.Addr(), wire.BasePort), HomePorts: 1, Group: group, WorkerPort: at.Port()}
+	for rank := range workers {
+		job.Members = append(job.Members, xdp.Member{Addr: workerAddr(rank), Bits: 1 << rank})
+	}
+	if err := aggregator.AddJob(job); err != nil {
+		t.Fatal(err)
+	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	go func() {
 		defer close(l.done)
-		home := testhome.Home{Job: 5, Generation: 2, Cookie: 99, Workers: workers, Elements: 64, Window: 64}
 		b := make([]byte, 1<<16)
 		for {
 			n, from, err := conn.ReadFromUDPAddrPort(b)
@@ -64,14 +93,21 @@ func newLoopback(t *testing.T, workers int, loss float64) *loopback {
 			if r.Float64() < loss {
 				continue
 			}
-			rank := int(from.Addr().As4()[3]) - 2
-			for _, reply := range home.Handle(rank, b[:n], false) {
-				for to := range workers {
-					if (reply.To == to || reply.To == testhome.Everybody) && r.Float64() >= loss {
-						to := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, byte(2 + to)}), at.Port())
-						if _, err := conn.WriteToUDPAddrPort(reply.Packet, to); err != nil {
-							continue // a worker that is not there
-						}
+			frame := sim.NewFrame(from, job.Home, n)
+			copy(frame[sim.HeaderBytes:], b[:n])
+			verdict, reply, err := aggregator.Process(frame)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if verdict != xdp.Transmit {
+				continue
+			}
+			for rank := range workers {
+				to := netip.AddrFrom4([4]byte(reply[30:34]))
+				if (to == workerAddr(rank) || to == group) && r.Float64() >= loss {
+					if _, err := conn.WriteToUDPAddrPort(reply[sim.HeaderBytes:], netip.AddrPortFrom(workerAddr(rank), at.Port())); err != nil {
+						continue // a worker that is not there
 					}
 				}
 			}
@@ -82,6 +118,9 @@ func newLoopback(t *testing.T, workers int, loss float64) *loopback {
 			t.Error(err)
 		}
 		<-l.done
+		if err := aggregator.RemoveJob(job.ID); err != nil {
+			t.Error(err)
+		}
 	})
 	return l
 }
