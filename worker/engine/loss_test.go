@@ -51,7 +51,7 @@ func TestTimeoutResendsTheOldestAndBacksOff(t *testing.T) {
 	x.submit(0, ints(64))
 	x.expect(0, "D0 D1 D2")
 	var waits []int64
-	for now, i := int64(0), 0; i < 6; i++ {
+	for i, now := 0, int64(0); i < 6; i++ {
 		waits = append(waits, x.wake-now)
 		now = x.wake
 		x.expect(now, "Dr0")
