@@ -77,7 +77,8 @@ header spillway_h {
     bit<8> priority;
     bit<32> cookie;
     bit<32> seq;
-    bit<64> bitmap;
+    bit<32> bitmap_high; // in words, as a switch's ALUs take it
+    bit<32> bitmap_low;
     bit<16> elems;
     bit<16> slot;
 }

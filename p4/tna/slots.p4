@@ -137,6 +137,8 @@ control Owner(inout headers_t h, inout metadata_t m) {
 //     contest, not more urgent          -> spill
 //     evict, same id, not free          -> take: the tag decides
 //     free, same id, not free           -> freed
+// The predicate of one comparison: true sets bit 1 or 3, false bit 0 or 2.
+#define SAME 0 &&& 0x05
 #define CONTENT_KEY { m.ask: ternary; m.answer: ternary; m.old_urgency: ternary; }
 
 control Content(inout headers_t h, inout metadata_t m) {
@@ -281,8 +283,8 @@ control Comparison(inout headers_t h, inout metadata_t m) {
         const entries = {
             (WORK_CLAIM, _): marks_swap();
             (WORK_PREEMPT, _): marks_swap();
-            (WORK_MERGE, FIRST): marks_add();
-            (WORK_TAKE, FIRST): marks_add();
+            (WORK_MERGE, SAME): marks_add();
+            (WORK_TAKE, SAME): marks_add();
         }
         size = 4;
     }
@@ -303,13 +305,13 @@ control Comparison(inout headers_t h, inout metadata_t m) {
             (WORK_PREEMPT, _, _): to_do(WORK_PREEMPT);
             (WORK_SPILL, _, _): to_do(WORK_SPILL);
             (WORK_FREE, _, _): to_do(WORK_FREE);
-            (WORK_MERGE, FIRST, OP_SUM): to_do(WORK_MERGE | OP_SUM);
-            (WORK_MERGE, FIRST, OP_MAX): to_do(WORK_MERGE | OP_MAX);
-            (WORK_MERGE, FIRST, OP_MIN): to_do(WORK_MERGE | OP_MIN);
+            (WORK_MERGE, SAME, OP_SUM): to_do(WORK_MERGE | OP_SUM);
+            (WORK_MERGE, SAME, OP_MAX): to_do(WORK_MERGE | OP_MAX);
+            (WORK_MERGE, SAME, OP_MIN): to_do(WORK_MERGE | OP_MIN);
             (WORK_MERGE, _, _): to_do(WORK_SPILL);
-            (WORK_TAKE, FIRST, OP_SUM): to_do(WORK_TAKE | OP_SUM);
-            (WORK_TAKE, FIRST, OP_MAX): to_do(WORK_TAKE | OP_MAX);
-            (WORK_TAKE, FIRST, OP_MIN): to_do(WORK_TAKE | OP_MIN);
+            (WORK_TAKE, SAME, OP_SUM): to_do(WORK_TAKE | OP_SUM);
+            (WORK_TAKE, SAME, OP_MAX): to_do(WORK_TAKE | OP_MAX);
+            (WORK_TAKE, SAME, OP_MIN): to_do(WORK_TAKE | OP_MIN);
         }
         size = 16;
     }

@@ -25,7 +25,7 @@ control Ingress(inout headers_t h, inout metadata_t m, in ingress_intrinsic_meta
     action set_limits(bit<32> slots, bit<16> elements) { }
     @name(".limits")
     table limits {
-        actions = { set_limits; }
+        actions = { @defaultonly set_limits; }
         const default_action = set_limits(SLOTS, SUMMED_ELEMENTS);
     }
 

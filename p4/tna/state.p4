@@ -2,23 +2,6 @@
 
 #define SLOTS 32768
 
-// The words of the protocol cut where the switch's ALUs take them: 32 bits at a time.
-header message_h {
-    bit<8> version;
-    bit<8> type;
-    bit<8> flags;
-    bit<8> op;
-    bit<16> job;
-    bit<8> generation;
-    bit<8> priority;
-    bit<32> cookie;
-    bit<32> seq;
-    bit<32> bitmap_high;
-    bit<32> bitmap_low;
-    bit<16> elems;
-    bit<16> slot;
-}
-
 // From ingress to egress, in front of each packet.
 header passage_h {
     bit<8> index;      // of the job whose elements it carries
@@ -36,7 +19,7 @@ struct headers_t {
     ethernet_h ethernet;
     ipv4_h ipv4;
     udp_h udp;
-    message_h spillway;
+    spillway_h spillway;
     elements_h elements;
 }
 

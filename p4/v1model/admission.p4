@@ -57,6 +57,7 @@ control Admission(inout headers_t h, inout metadata_t m, in standard_metadata_t 
     apply {
         admitted = false;
         if (h.spillway.isValid()) {
+            m.bitmap = h.spillway.bitmap_high ++ h.spillway.bitmap_low;
             bit<16> expected = UDP_SIZE + HEADER_SIZE + (h.spillway.elems << 2);
             bool carries = h.spillway.type == TYPE_DATA || h.spillway.type == TYPE_RESULT;
             well_formed = h.spillway.version == VERSION && h.spillway.type >= TYPE_DATA && h.spillway.type <= TYPE_PROBE &&
@@ -78,8 +79,8 @@ control Admission(inout headers_t h, inout metadata_t m, in standard_metadata_t 
         } else if (h.spillway.type != TYPE_RESULT && (m.role == ROLE_ECHO ||
                 (m.role == ROLE_WORKER) != (h.spillway.type == TYPE_DATA || h.spillway.type == TYPE_PROBE))) {
             m.event = EVENT_BAD_DIRECTION;
-        } else if ((h.spillway.bitmap == 0 && h.spillway.type != TYPE_SOLICIT && h.spillway.type != TYPE_PENDING) ||
-                ((h.spillway.bitmap & ~m.bits) != 0 && m.role == ROLE_WORKER && h.spillway.type != TYPE_RESULT)) {
+        } else if ((m.bitmap == 0 && h.spillway.type != TYPE_SOLICIT && h.spillway.type != TYPE_PENDING) ||
+                ((m.bitmap & ~m.bits) != 0 && m.role == ROLE_WORKER && h.spillway.type != TYPE_RESULT)) {
             m.event = EVENT_BAD_BITMAP;
         } else {
             admitted = true;

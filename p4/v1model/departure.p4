@@ -94,7 +94,7 @@ control Departure(inout headers_t h, inout metadata_t m, inout standard_metadata
         hash(h.udp.checksum, HashAlgorithm.csum16, 16w0,
             { h.ipv4.src, h.ipv4.dst, 8w0, h.ipv4.protocol, h.udp.length, h.udp.src, h.udp.dst, h.udp.length,
               h.spillway.version, h.spillway.type, h.spillway.flags, h.spillway.op, h.spillway.job, h.spillway.generation,
-              h.spillway.priority, h.spillway.cookie, h.spillway.seq, h.spillway.bitmap, h.spillway.elems, h.spillway.slot,
+              h.spillway.priority, h.spillway.cookie, h.spillway.seq, h.spillway.bitmap_high, h.spillway.bitmap_low, h.spillway.elems, h.spillway.slot,
               h.elements },
             32w0x10000);
     }
@@ -106,7 +106,8 @@ control Departure(inout headers_t h, inout metadata_t m, inout standard_metadata
         h.ipv4.src = src;
         h.ipv4.dst = dst;
         h.spillway.priority = 0;
-        h.spillway.bitmap = bits;
+        h.spillway.bitmap_high = bits[63:32];
+        h.spillway.bitmap_low = bits[31:0];
         h.udp.dst = first_port + (h.spillway.seq[21:6] & port_mask);
         h.udp.checksum = 0;
     }

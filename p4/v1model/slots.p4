@@ -77,7 +77,7 @@ control Slots(inout headers_t h, inout metadata_t m) {
         slot_id.write(slot, id);
         slot_urgency.write(slot, urgency);
         slot_tag.write(slot, tag);
-        slot_bitmap.write(slot, h.spillway.bitmap);
+        slot_bitmap.write(slot, m.bitmap);
         slot_flags.write(slot, marks);
     }
 
@@ -95,7 +95,7 @@ control Slots(inout headers_t h, inout metadata_t m) {
         m.event = EVENT_MERGED;
         m.way = Way.ENDS;
         work = Work.COMBINE;
-        h.spillway.bitmap = h.spillway.bitmap | old_bitmap;
+        m.bitmap = m.bitmap | old_bitmap;
         marks = old_flags | (marks & FLAGS_MARKED);
     }
     action complete() {
@@ -115,7 +115,7 @@ control Slots(inout headers_t h, inout metadata_t m) {
         m.content_id = old_id;
         h.spillway.generation = old_tag[15:8];
         h.spillway.op = old_flags >> 4;
-        h.spillway.bitmap = old_bitmap;
+        m.bitmap = old_bitmap;
         marks = old_flags;
     }
 
@@ -123,13 +123,13 @@ control Slots(inout headers_t h, inout metadata_t m) {
     action take_along() {
         m.way = Way.UP;
         work = Work.TAKE;
-        h.spillway.bitmap = old_bitmap;
+        m.bitmap = old_bitmap;
         marks = marks | old_flags;
     }
     action unite() {
         m.way = Way.UP;
         work = Work.UNITE;
-        h.spillway.bitmap = h.spillway.bitmap | old_bitmap;
+        m.bitmap = m.bitmap | old_bitmap;
         marks = marks | old_flags;
     }
 
@@ -156,7 +156,7 @@ control Slots(inout headers_t h, inout metadata_t m) {
         same_chunk = held && same_id && old_tag == tag;
         stronger = (int<32>)urgency - (int<32>)old_urgency > MARGIN;
         may_rest = h.spillway.priority != 0 && h.spillway.priority[7:7] == 0 &&
-            (h.spillway.flags & (FLAG_RESEND | FLAG_SATURATED | FLAG_PARTIAL)) == 0 && h.spillway.bitmap == m.bits;
+            (h.spillway.flags & (FLAG_RESEND | FLAG_SATURATED | FLAG_PARTIAL)) == 0 && m.bitmap == m.bits;
 
         m.way = Way.ONWARD;
         if (h.spillway.type == TYPE_RESULT) {
@@ -179,15 +179,15 @@ control Slots(inout headers_t h, inout metadata_t m) {
                 if (stronger) {
                     slot_urgency.write(slot, urgency);
                 }
-                if ((h.spillway.bitmap & old_bitmap) != 0) {
+                if ((m.bitmap & old_bitmap) != 0) {
                     duplicate();
                 } else {
                     merge();
-                    if (h.spillway.bitmap == (m.bits | m.rest)) {
+                    if (m.bitmap == (m.bits | m.rest)) {
                         complete();
                         free_slot();
                     } else {
-                        slot_bitmap.write(slot, h.spillway.bitmap);
+                        slot_bitmap.write(slot, m.bitmap);
                     }
                 }
             } else if (!held) {
@@ -208,10 +208,10 @@ control Slots(inout headers_t h, inout metadata_t m) {
                 free_slot();
                 if (same_chunk) {
                     m.event = EVENT_RESEND_EVICTED;
-                    if ((h.spillway.bitmap & old_bitmap) == 0) {
+                    if ((m.bitmap & old_bitmap) == 0) {
                         unite();
                     } else {
-                        if ((h.spillway.bitmap & ~old_bitmap) != 0) {
+                        if ((m.bitmap & ~old_bitmap) != 0) {
                             m.event = EVENT_OVERLAP;
                         }
                         take_along();
@@ -228,6 +228,8 @@ control Slots(inout headers_t h, inout metadata_t m) {
             slot_flags.write(slot, marks);
         }
         if (m.way == Way.UP || m.way == Way.PUBLISH) {
+            h.spillway.bitmap_high = m.bitmap[63:32];
+            h.spillway.bitmap_low = m.bitmap[31:0];
             m.saturated = (marks & FLAG_SATURATED) != 0;
             h.spillway.flags = (h.spillway.flags & ~FLAG_ECN) | (marks & (FLAG_ECN | FLAG_SATURATED));
         }

@@ -23,7 +23,7 @@ control Ingress(inout headers_t h, inout metadata_t m, inout standard_metadata_t
     }
     @name(".limits")
     table limits {
-        actions = { set_limits; }
+        actions = { @defaultonly set_limits; }
         const default_action = set_limits(SLOTS, SUMMED_ELEMENTS);
     }
 

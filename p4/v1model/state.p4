@@ -40,6 +40,7 @@ struct metadata_t {
     bit<2> role;
     bit<64> bits;
     bit<64> rest;
+    bit<64> bitmap; // the packet's
     // What the packet carries when the slots are done with it: the job it belongs to, and its id there.
     bit<16> content_job;
     bit<32> content_id;
