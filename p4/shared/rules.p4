@@ -18,6 +18,7 @@ const bit<5> EVENT_DUPLICATE = 7;
 const bit<5> EVENT_OVERLAP = 8;
 const bit<5> EVENT_FREED = 9;
 const bit<5> EVENT_FORWARDED = 10;
+const bit<5> EVENT_MISMATCH = 11;
 const bit<5> EVENT_UNKNOWN_JOB = 16;
 const bit<5> EVENT_STALE = 17;
 const bit<5> EVENT_BAD_COOKIE = 18;

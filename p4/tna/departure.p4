@@ -151,7 +151,7 @@ control Departure(inout headers_t h, inout metadata_t m, in ingress_intrinsic_me
         manager.mcast_grp_a = group;
     }
     @name(".group")
-    table group {
+    table multicast {
         key = { h.ipv4.dst: exact @name("dst"); }
         actions = { to_group; drop; }
         const default_action = drop;
@@ -264,7 +264,7 @@ control Departure(inout headers_t h, inout metadata_t m, in ingress_intrinsic_me
             if (!h.ipv4.isValid()) {
                 bridge.apply();
             } else if (h.ipv4.dst[31:28] == 0xE) {
-                group.apply();
+                multicast.apply();
             } else {
                 forward.apply();
             }

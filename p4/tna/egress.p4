@@ -1,6 +1,6 @@
 // What is due when a packet is about to leave: saturated sums are marked and counted, flooded frames do not go back.
 
-control Egress(inout headers_t h, inout egress_metadata_t m, in egress_intrinsic_metadata_t intrinsic,
+control SpillwayEgress(inout headers_t h, inout egress_metadata_t m, in egress_intrinsic_metadata_t intrinsic,
                in egress_intrinsic_metadata_from_parser_t from_parser, inout egress_intrinsic_metadata_for_deparser_t deparser,
                inout egress_intrinsic_metadata_for_output_port_t port) {
     @name(".saturated")

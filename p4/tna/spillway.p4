@@ -16,7 +16,7 @@
 #include "departure.p4"
 #include "egress.p4"
 
-control Ingress(inout headers_t h, inout metadata_t m, in ingress_intrinsic_metadata_t intrinsic,
+control SpillwayIngress(inout headers_t h, inout metadata_t m, in ingress_intrinsic_metadata_t intrinsic,
                 in ingress_intrinsic_metadata_from_parser_t from_parser,
                 inout ingress_intrinsic_metadata_for_deparser_t deparser,
                 inout ingress_intrinsic_metadata_for_tm_t manager) {
@@ -56,6 +56,6 @@ control Ingress(inout headers_t h, inout metadata_t m, in ingress_intrinsic_meta
 }
 
 @pkginfo(name="spillway", version="1")
-Pipeline(IngressParser(), Ingress(), IngressDeparser(), EgressParser(), Egress(), EgressDeparser()) pipe;
+Pipeline(IngressParser(), SpillwayIngress(), IngressDeparser(), EgressParser(), SpillwayEgress(), EgressDeparser()) pipe;
 
 Switch(pipe) main;

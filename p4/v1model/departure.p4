@@ -32,7 +32,7 @@ control Departure(inout headers_t h, inout metadata_t m, inout standard_metadata
         standard.mcast_grp = group;
     }
     @name(".group")
-    table group {
+    table multicast {
         key = { h.ipv4.dst: exact @name("dst"); }
         actions = { to_group; drop; }
         const default_action = drop;
@@ -126,7 +126,7 @@ control Departure(inout headers_t h, inout metadata_t m, inout standard_metadata
                     bridge.apply();
                 }
             } else if (h.ipv4.dst[31:28] == 0xE) {
-                group.apply();
+                multicast.apply();
             } else {
                 forward.apply();
             }

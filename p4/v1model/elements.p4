@@ -24,23 +24,24 @@ control Elements(inout headers_t h, in bit<32> slot, in Work work, out bool satu
     bit<32> overflow = 0; // not 0 when a sum left the range
 
     apply {
-        if (work != Work.NOTHING && work != Work.STORE) {
-#define LANE(n, k) slot_elements.read(old.e##n, first + k);
-            EACH_LANE(LANE)
-#undef LANE
-        }
-        if (work == Work.STORE || work == Work.SWAP) {
+        if (work == Work.STORE) {
 #define LANE(n, k) slot_elements.write(first + k, h.elements.e##n);
             EACH_LANE(LANE)
 #undef LANE
-        }
-        if (work == Work.SWAP || work == Work.TAKE) {
-#define LANE(n, k) h.elements.e##n = old.e##n;
+        } else if (work != Work.NOTHING) {
+#define LANE(n, k) slot_elements.read(old.e##n, first + k);
             EACH_LANE(LANE)
 #undef LANE
-        }
-        if (work == Work.COMBINE || work == Work.UNITE) {
-            if (h.spillway.op == OP_SUM) {
+            if (work == Work.SWAP) {
+#define LANE(n, k) slot_elements.write(first + k, h.elements.e##n);
+                EACH_LANE(LANE)
+#undef LANE
+            }
+            if (work == Work.SWAP || work == Work.TAKE) {
+#define LANE(n, k) h.elements.e##n = old.e##n;
+                EACH_LANE(LANE)
+#undef LANE
+            } else if (h.spillway.op == OP_SUM) {
 #define LANE(n, k) overflow = overflow | ((bit<32>)(h.elements.e##n |+| old.e##n) ^ (bit<32>)(h.elements.e##n + old.e##n)); \
                 h.elements.e##n = h.elements.e##n |+| old.e##n;
                 EACH_LANE(LANE)
@@ -54,11 +55,11 @@ control Elements(inout headers_t h, in bit<32> slot, in Work work, out bool satu
                 EACH_LANE(LANE)
 #undef LANE
             }
-        }
-        if (work == Work.COMBINE) {
+            if (work == Work.COMBINE) {
 #define LANE(n, k) slot_elements.write(first + k, h.elements.e##n);
-            EACH_LANE(LANE)
+                EACH_LANE(LANE)
 #undef LANE
+            }
         }
         saturated = overflow != 0;
     }

@@ -175,7 +175,9 @@ control Slots(inout headers_t h, inout metadata_t m) {
         } else if (!m.in_region || !h.elements.isValid() || h.spillway.elems > m.elements) {
             m.event = EVENT_PASSED;
         } else if (may_rest) {
-            if (same_chunk) {
+            if (same_chunk && h.spillway.op != old_flags >> 4) {
+                m.event = EVENT_MISMATCH;
+            } else if (same_chunk) {
                 if (stronger) {
                     slot_urgency.write(slot, urgency);
                 }

@@ -11,7 +11,7 @@
 #include "slots.p4"
 #include "departure.p4"
 
-control Ingress(inout headers_t h, inout metadata_t m, inout standard_metadata_t standard) {
+control SpillwayIngress(inout headers_t h, inout metadata_t m, inout standard_metadata_t standard) {
     @name(".events")
     counter(EVENT_COUNTERS, CounterType.packets) events; // job index * 32 + event
 
@@ -49,7 +49,7 @@ control Ingress(inout headers_t h, inout metadata_t m, inout standard_metadata_t
     }
 }
 
-control Egress(inout headers_t h, inout metadata_t m, inout standard_metadata_t standard) {
+control SpillwayEgress(inout headers_t h, inout metadata_t m, inout standard_metadata_t standard) {
     apply {
         // A flooded frame does not go back. What is published does: its sender waits for it too.
         if (m.flooded && standard.egress_port == standard.ingress_port) {
@@ -59,4 +59,4 @@ control Egress(inout headers_t h, inout metadata_t m, inout standard_metadata_t 
 }
 
 @pkginfo(name="spillway", version="1")
-V1Switch(PacketParser(), VerifyNothing(), Ingress(), Egress(), Ipv4Checksum(), PacketDeparser()) main;
+V1Switch(PacketParser(), VerifyNothing(), SpillwayIngress(), SpillwayEgress(), Ipv4Checksum(), PacketDeparser()) main;
