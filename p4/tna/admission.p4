@@ -141,7 +141,6 @@ control Lookups(inout headers_t h, inout metadata_t m, in ingress_intrinsic_meta
             BARE_OF(SUM_MAX)
             BARE_OF(OP_MIN)
         }
-        size = 64;
     }
 
     action is_empty() {
@@ -155,7 +154,6 @@ control Lookups(inout headers_t h, inout metadata_t m, in ingress_intrinsic_meta
         actions = { is_empty; NoAction; }
         const default_action = NoAction;
         const entries = { (0, 0): is_empty(); }
-        size = 2;
     }
 
     action marked(bit<8> marks) {
@@ -179,7 +177,6 @@ control Lookups(inout headers_t h, inout metadata_t m, in ingress_intrinsic_meta
             (_, _, OP_MAX): marked(0x10);
             (_, _, OP_MIN): marked(0x20);
         }
-        size = 8;
     }
 
     action measure() {
@@ -257,7 +254,6 @@ control Verdict(inout headers_t h, inout metadata_t m) {
             (_, OK, _, _, _, _, _, _): refuse(EVENT_BAD_BITMAP);
             (_, 1, 0, _, _, _, _, _, _, _): refuse(EVENT_BAD_COOKIE);
         }
-        size = 32;
     }
 
     apply {

@@ -73,7 +73,6 @@ control Outcome(inout headers_t h, inout metadata_t m) {
             (WORK_TAKE &&& WORK_MASK, _, _, _, _, 0, 0): take_along(EVENT_RESEND_EVICTED);
             (WORK_TAKE &&& WORK_MASK, _, _, _, _, _, _): take_along(EVENT_OVERLAP);
         }
-        size = 16;
     }
 
     // Packets of other lengths than 32 elements: the difference of the lengths takes two stages, and nothing waits for it.
@@ -96,7 +95,6 @@ control Outcome(inout headers_t h, inout metadata_t m) {
             (SHAPE_LARGE, _, _): refuse();
             (SHAPE_LARGE_RESULT, _, _): refuse();
         }
-        size = 4;
     }
 
     action keep_ecn() {

@@ -24,7 +24,6 @@ control SpillwayEgress(inout headers_t h, inout egress_metadata_t m, in egress_i
             (_, _, _, LARGEST): extreme_##a(); \
             (_, _, _, SMALLEST): extreme_##a(); \
         } \
-        size = 8; \
     }
     FOUR_LANES(00, 01, 02, 03, 0)
     FOUR_LANES(04, 05, 06, 07, 1)

@@ -44,7 +44,6 @@ control Lane(inout int<32> element, in bit<15> slot, in bit<8> work, in bit<32> 
             (WORK_TAKE | OP_MIN, 0, 0): take_smallest();
             (WORK_TAKE &&& WORK_MASK, _, _): exchange();
         }
-        size = 16;
     }
     apply {
         lane.apply();

@@ -42,7 +42,6 @@ struct part_t {
             (SHAPE_RESULT, 0, 0, ROLE_HOME, 0, 1, _, _, _, _, _): free_##copy(); \
             (SHAPE_RESULT, 0, 0, ROLE_ECHO, 0, 1, _, _, _, _, _): free_##copy(); \
         } \
-        size = 8; \
     }
 
 #define CONTEST \
@@ -169,7 +168,6 @@ control Content(inout headers_t h, inout metadata_t m) {
             (ASK_CONTEST, SECOND, _): low_swap();
             (ASK_EVICT, _, _): low_read();
         }
-        size = 8;
     }
 
     Register<part_t, bit<15>>(SLOTS) slot_bitmap_high;
@@ -199,7 +197,6 @@ control Content(inout headers_t h, inout metadata_t m) {
             (ASK_CONTEST, SECOND, _): high_swap();
             (ASK_EVICT, _, _): high_read();
         }
-        size = 8;
     }
 
     // Whether the tag is the packet's.
@@ -231,16 +228,12 @@ control Content(inout headers_t h, inout metadata_t m) {
             (ASK_FREE, _, 0): NoAction();
             (ASK_FREE, FIRST, _): freed();
         }
-        size = 16;
     }
 
     // The tag that was there.
     Register<bit<32>, bit<15>>(SLOTS) slot_tag;
     RegisterAction<bit<32>, bit<15>, bit<32>>(slot_tag) swap_tag = {
         void apply(inout bit<32> x, out bit<32> answer) { answer = x; x = m.tag; }
-    };
-    RegisterAction<bit<32>, bit<15>, bit<32>>(slot_tag) read_tag = {
-        void apply(inout bit<32> x, out bit<32> answer) { answer = x; }
     };
     action tag_swap() { m.old_tag = swap_tag.execute(h.spillway.slot[14:0]); }
     table tag {
@@ -251,7 +244,6 @@ control Content(inout headers_t h, inout metadata_t m) {
             (ASK_CONTEST, _, 0): tag_swap();
             (ASK_CONTEST, SECOND, _): tag_swap();
         }
-        size = 4;
     }
 
     apply {
@@ -286,7 +278,6 @@ control Comparison(inout headers_t h, inout metadata_t m) {
             (WORK_MERGE, SAME): marks_add();
             (WORK_TAKE, SAME): marks_add();
         }
-        size = 4;
     }
 
     action to_do(bit<8> work) {
@@ -313,7 +304,6 @@ control Comparison(inout headers_t h, inout metadata_t m) {
             (WORK_TAKE, SAME, OP_MAX): to_do(WORK_TAKE | OP_MAX);
             (WORK_TAKE, SAME, OP_MIN): to_do(WORK_TAKE | OP_MIN);
         }
-        size = 16;
     }
 
     action compare() {

@@ -33,13 +33,12 @@ const bit<8> SHAPE_LARGE_RESULT = 5;
 const bit<8> SHAPE_PROBE = 6;
 const bit<8> SHAPE_HOME = 7; // SOLICIT, PENDING
 
-// What the owner of the slot is asked, and what comes of it. The owner registers answer with a predicate: one bit of four.
-const bit<8> ASK_NOTHING = 0;
+// What the owner of the slot is asked, and what it answers: a predicate, one bit of four, for neither condition (1), the first, the
+// second, both.
 const bit<8> ASK_CONTEST = 1;
 const bit<8> ASK_EVICT = 2;
 const bit<8> ASK_FREE = 3;
 
-const bit<8> NEITHER = 1;
 const bit<8> FIRST = 2;
 const bit<8> SECOND = 4;
 const bit<8> BOTH = 8;
