@@ -9,5 +9,5 @@ var events = map[string]uint32{
 	"bad_header": 22, "bad_direction": 23,
 }
 
-// eventsPerJob is the number of counters of a job index.
-const eventsPerJob = 32
+// EventsPerJob is the number of counters of a job index.
+const EventsPerJob = 32

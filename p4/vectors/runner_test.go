@@ -12,7 +12,7 @@ import (
 type spoiler struct {
 	want   []Emission
 	spoil  func([]Emission) []Emission
-	events [eventsPerJob]uint64
+	events [EventsPerJob]uint64
 	count  uint64 // how much the event moves by
 }
 
@@ -29,7 +29,7 @@ func (s *spoiler) Inject(uint16, []byte) ([]Emission, error) {
 
 func (s *spoiler) Events(index uint8) ([]uint64, error) {
 	if index == 0 {
-		return make([]uint64, eventsPerJob), nil
+		return make([]uint64, EventsPerJob), nil
 	}
 	return s.events[:], nil
 }
