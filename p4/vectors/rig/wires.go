@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -68,6 +69,22 @@ func newWire(port uint16) (socket int, err error) {
 		return 0, errors.Join(fmt.Errorf("packet socket: %w", err), unix.Close(socket))
 	}
 	return socket, nil
+}
+
+// poll lets the far ends take frames from an XDP program, which a veth does
+// only where it polls: with generic receive offload.
+func (w *wires) poll() error {
+	ethernet, err := ethtool.NewEthtool()
+	if err != nil {
+		return fmt.Errorf("ethtool: %w", err)
+	}
+	defer ethernet.Close()
+	for _, port := range w.ports {
+		if err := ethernet.Change(hostEnd(port), map[string]bool{"rx-gro": true}); err != nil {
+			return fmt.Errorf("receive offload of %s: %w", hostEnd(port), err)
+		}
+	}
+	return nil
 }
 
 func (w *wires) close() error {
