@@ -162,6 +162,15 @@ func (f *Fixture) resolve(s *Step) (*exchange, error) {
 	return x, f.checkNames(s)
 }
 
+// Frame makes a packet that goes in, and says by which port.
+func (f *Fixture) Frame(p *Packet) (port uint16, frame []byte, err error) {
+	in, port, err := f.frameIn(p)
+	if err != nil {
+		return 0, nil, err
+	}
+	return port, in.Bytes(), nil
+}
+
 // checkNames makes sure that counters are called by names that exist.
 func (f *Fixture) checkNames(s *Step) error {
 	for job, counts := range s.Events {

@@ -11,3 +11,12 @@ var events = map[string]uint32{
 
 // EventsPerJob is the number of counters of a job index.
 const EventsPerJob = 32
+
+// EventNames are the names of the events by number; unused numbers have "".
+func EventNames() []string {
+	names := make([]string, EventsPerJob)
+	for name, number := range events {
+		names[number] = name
+	}
+	return names
+}

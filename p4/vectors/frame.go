@@ -62,7 +62,7 @@ func (f *Frame) Bytes() []byte {
 		b = f.appendIPv4(b, len(body))
 	}
 	b = append(b, body...)
-	return b[:len(b)-f.Cut]
+	return b[:max(len(b)-f.Cut, ethernetSize)]
 }
 
 func (f *Frame) appendIPv4(b []byte, body int) []byte {
