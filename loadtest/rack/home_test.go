@@ -193,7 +193,7 @@ func TestResultsCrossInBunches(t *testing.T) {
 // packetsForwarded is how often the switch has sent something to worker 0.
 func packetsForwarded(t *testing.T, r *Rack) uint64 {
 	t.Helper()
-	link, err := r.sw.link.LinkByName(r.ports[0].name)
+	link, err := r.sw.link.LinkByIndex(r.links[0].port().index)
 	if err != nil {
 		t.Fatal(err)
 	}
