@@ -93,10 +93,11 @@ func (r *Rack) AddJob(ctx context.Context, job Job) error {
 		WorkerPort: job.workerPort(),
 	}
 	for rank, host := range job.Hosts {
-		j.Members = append(j.Members, r.member(WorkerAddr(host), 1<<rank))
+		addr := WorkerAddr(host)
+		j.Members = append(j.Members, xdp.Member{Addr: addr, Bits: 1 << rank, MAC: hardwareAddr(addr), Ifindex: r.homeLink.host().index})
 	}
 	if r.tor != nil {
-		j.Members = append(j.Members, r.member(TorAddr(), wire.FullBitmap(len(job.Hosts))))
+		j.Members = append(j.Members, xdp.Member{Addr: TorAddr(), Bits: wire.FullBitmap(len(job.Hosts))})
 	}
 	if err := r.aggregator.AddJob(j); err != nil {
 		return err
@@ -105,11 +106,6 @@ func (r *Rack) AddJob(ctx context.Context, job Job) error {
 		return nil
 	}
 	return r.addTorJob(ctx, job)
-}
-
-// member is one of a job at the home: who may send what.
-func (r *Rack) member(addr netip.Addr, bits uint64) xdp.Member {
-	return xdp.Member{Addr: addr, Bits: bits, MAC: hardwareAddr(addr), Ifindex: r.homeLink.host().index}
 }
 
 // checkJob says what of a job the rack cannot have.

@@ -74,7 +74,7 @@ func (t *Tor) setDefaults(elements int) error {
 
 // What each kind of ToR can hold. BMv2's are the sizes that are compiled into the program.
 const (
-	softSlots    = 1 << 16
+	softSlots    = maxRegion
 	bmv2Slots    = 4096
 	bmv2Elements = 32
 	bmv2Program  = "simple_switch_grpc"

@@ -1,0 +1,153 @@
+package rack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"spillway/p4/p4info"
+	"spillway/p4/pipeline"
+)
+
+// torListen is where the ToR serves P4Runtime: on the loopback interface of its own namespace, which nobody else can reach.
+const torListen = "127.0.0.1:9559"
+
+// A tor is the ToR of a rack: its namespace, whose interfaces are its ports, the process in it, and what it is to hold, so that
+// it can be told again after a reboot.
+type tor struct {
+	config    Tor
+	elements  int
+	info      *p4info.Info
+	namespace *namespace
+	hosts     []pipeline.Host
+	regions   *regions
+
+	mu        sync.Mutex // guards what follows; held while the ToR is talked to
+	process   *Process
+	control   controller
+	jobs      []torJob
+	forgotten map[uint16]TorCounters // of jobs, by ToRs that were rebooted
+}
+
+// newTor makes the ToR's namespace. Its ports come with the hosts' links, and the process when they are there.
+func newTor(config *Config) (*tor, error) {
+	in, err := newNamespace("the ToR")
+	if err != nil {
+		return nil, err
+	}
+	return &tor{
+		config:    config.Tor,
+		elements:  config.Elements,
+		info:      torInfo(),
+		namespace: in,
+		hosts:     torHosts(config.Workers),
+		regions:   newRegions(uint32(config.Tor.Slots), config.Tor.Jobs, config.Tor.Shared),
+		forgotten: map[uint16]TorCounters{},
+	}, nil
+}
+
+// startTor starts the process and programs it.
+func (r *Rack) startTor(ctx context.Context) error {
+	r.tor.mu.Lock()
+	defer r.tor.mu.Unlock()
+	if err := r.tor.start(ctx, r.torPorts()); err != nil {
+		return fmt.Errorf("start the ToR: %w", err)
+	}
+	return nil
+}
+
+// RebootTor kills the ToR's process without warning, starts it again, and tells it all it was told before. What it held is lost.
+func (r *Rack) RebootTor(ctx context.Context) error {
+	t := r.tor
+	if t == nil {
+		return errors.New("reboot the ToR: the rack has none")
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, j := range t.jobs {
+		last, err := t.counters(ctx, j.Index)
+		if err != nil {
+			return fmt.Errorf("reboot the ToR: last look at its counters: %w", err)
+		}
+		t.forgotten[j.ID] = t.forgotten[j.ID].plus(last)
+	}
+	t.process.kill()
+	<-t.process.done
+	// The process's end has closed the session; what that says is no news.
+	_ = t.control.Close()
+	t.control = nil
+	if err := t.start(ctx, r.torPorts()); err != nil {
+		return fmt.Errorf("reboot the ToR: %w", err)
+	}
+	return nil
+}
+
+// start starts the process, connects to it and writes all tables; t.mu is held.
+func (t *tor) start(ctx context.Context, ports []torPort) (err error) {
+	if t.process, err = t.launch(ctx, ports); err != nil {
+		return err
+	}
+	if t.control, err = t.connect(ctx); err != nil {
+		return err
+	}
+	if err := t.checkLimits(ctx, t.elements); err != nil {
+		return err
+	}
+	return t.program(ctx)
+}
+
+// A torPort is an interface of the ToR's namespace and the number that P4 gives it.
+type torPort struct {
+	Number    uint16
+	Interface string
+}
+
+// torPorts are all ports of the rack's ToR.
+func (r *Rack) torPorts() []torPort {
+	ports := []torPort{{torHomePort, r.homeLink[len(r.homeLink)-1].far.name}}
+	for rank, joined := range r.links {
+		ports = append(ports, torPort{torWorkerPort(rank), joined[len(joined)-1].far.name})
+	}
+	return ports
+}
+
+// dial connects to the ToR's server from inside its namespace.
+func (t *tor) dial(ctx context.Context, _ string) (conn net.Conn, err error) {
+	err = t.namespace.do(func() (err error) {
+		// Address and port are numbers, so that the dialer stays on this thread.
+		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp4", torListen)
+		return err
+	})
+	return conn, err
+}
+
+// close ends the process and drops the namespace.
+func (t *tor) close() error {
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []error
+	if t.control != nil {
+		all = append(all, t.control.Close())
+	}
+	if t.process != nil {
+		all = append(all, t.process.Stop())
+	}
+	return errors.Join(append(all, t.namespace.close())...)
+}
+
+// params is what a job's workers must know of the ToR.
+func (t *tor) params(job uint16) Region {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, j := range t.jobs {
+		if j.ID == job {
+			return j.region
+		}
+	}
+	return Region{}
+}
