@@ -54,6 +54,11 @@ func Preflight(config Config) error {
 	if lack := checkKernel(); lack != nil {
 		lacks = append(lacks, *lack)
 	}
+	if config.Tor.Kind == TorBMv2 {
+		if _, lack := findBMv2(); lack != nil {
+			lacks = append(lacks, *lack)
+		}
+	}
 	n, err := newNamespace("the preflight")
 	if err != nil {
 		fix := "use a kernel with CONFIG_NET_NS"

@@ -39,6 +39,8 @@ type Command struct {
 	Files []*os.File
 	// Stderr takes what the process says beside its answers; nil is this process's.
 	Stderr io.Writer
+	// Foreign is a program that neither speaks JSON nor minds its stdin: what it writes is dropped, and it is killed to end it.
+	Foreign bool
 }
 
 // A Process is a worker process in a worker's namespace, or the ToR's in its own. It is
@@ -51,6 +53,7 @@ type Process struct {
 	done  chan struct{} // closed when the process was waited for
 	err   error         // of the process; valid after done
 
+	foreign bool // as Command has it
 	stop    sync.Once
 	stopped atomic.Bool // Stop was called, and has reported how the process ended
 }
@@ -96,7 +99,7 @@ func startProcess(in *namespace, c Command) (*Process, error) {
 	if err := in.do(cmd.Start); err != nil {
 		return nil, fmt.Errorf("start %s: %w", in.name, err)
 	}
-	p := &Process{name: in.name, cmd: cmd, stdin: stdin, lines: make(chan []byte, 16), done: make(chan struct{})}
+	p := &Process{name: in.name, cmd: cmd, stdin: stdin, foreign: c.Foreign, lines: make(chan []byte, 16), done: make(chan struct{})}
 	go p.read(stdout)
 	return p, nil
 }
@@ -104,6 +107,12 @@ func startProcess(in *namespace, c Command) (*Process, error) {
 // read owns stdout: it passes lines on until the end, then waits for the process.
 func (p *Process) read(stdout io.Reader) {
 	defer close(p.done)
+	if p.foreign {
+		close(p.lines)
+		_, copyErr := io.Copy(io.Discard, stdout)
+		p.err = errors.Join(copyErr, p.cmd.Wait())
+		return
+	}
 	lines := bufio.NewScanner(stdout)
 	lines.Buffer(make([]byte, 0, 4096), maxLine)
 	for lines.Scan() {
@@ -163,9 +172,22 @@ func (p *Process) ended(ctx context.Context) error {
 	return fmt.Errorf("%s: %w", p.name, ErrEnded)
 }
 
+// Kill ends the process without warning, and waits for its end.
+func (p *Process) Kill() {
+	p.stopped.Store(true)
+	p.kill()
+	for range p.lines {
+	}
+	<-p.done
+}
+
 // Stop ends the process's stdin, waits for it to end, kills it after 5 s, and
 // returns how it ended: nil is exit status 0. Output that was not received is dropped.
 func (p *Process) Stop() error {
+	if p.foreign {
+		p.Kill()
+		return nil
+	}
 	p.stopped.Store(true)
 	var closeErr error
 	p.stop.Do(func() {

@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 
+	"spillway/p4/client"
 	"spillway/p4/p4info"
 	"spillway/p4/pipeline"
 )
-
-// torListen is where the ToR serves P4Runtime: on the loopback interface of its own namespace, which nobody else can reach.
-const torListen = "127.0.0.1:9559"
 
 // A tor is the ToR of a rack: its namespace, whose interfaces are its ports, the process in it, and what it is to hold, so that
 // it can be told again after a reboot.
@@ -24,8 +21,13 @@ type tor struct {
 	hosts     []pipeline.Host
 	regions   *regions
 
+	// dialing guards closed, and is held while a connection is made; the last to be taken.
+	dialing sync.Mutex
+	closed  bool
+
 	mu        sync.Mutex // guards what follows; held while the ToR is talked to
 	process   *Process
+	election  client.ElectionID // of the last session
 	control   controller
 	jobs      []torJob
 	forgotten map[uint16]TorCounters // of jobs, by ToRs that were rebooted
@@ -73,8 +75,7 @@ func (r *Rack) RebootTor(ctx context.Context) error {
 		}
 		t.forgotten[j.ID] = t.forgotten[j.ID].plus(last)
 	}
-	t.process.kill()
-	<-t.process.done
+	t.process.Kill()
 	// The process's end has closed the session; what that says is no news.
 	_ = t.control.Close()
 	t.control = nil
@@ -86,6 +87,8 @@ func (r *Rack) RebootTor(ctx context.Context) error {
 
 // start starts the process, connects to it and writes all tables; t.mu is held.
 func (t *tor) start(ctx context.Context, ports []torPort) (err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, torPatience, fmt.Errorf("the ToR is not ready after %v", torPatience))
+	defer cancel()
 	if t.process, err = t.launch(ctx, ports); err != nil {
 		return err
 	}
@@ -96,6 +99,14 @@ func (t *tor) start(ctx context.Context, ports []torPort) (err error) {
 		return err
 	}
 	return t.program(ctx)
+}
+
+// launch starts the kind of ToR that the rack is to have.
+func (t *tor) launch(ctx context.Context, ports []torPort) (*Process, error) {
+	if t.config.Kind == TorBMv2 {
+		return t.launchBMv2(ports)
+	}
+	return t.launchSoft(ctx, ports)
 }
 
 // A torPort is an interface of the ToR's namespace and the number that P4 gives it.
@@ -113,16 +124,6 @@ func (r *Rack) torPorts() []torPort {
 	return ports
 }
 
-// dial connects to the ToR's server from inside its namespace.
-func (t *tor) dial(ctx context.Context, _ string) (conn net.Conn, err error) {
-	err = t.namespace.do(func() (err error) {
-		// Address and port are numbers, so that the dialer stays on this thread.
-		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp4", torListen)
-		return err
-	})
-	return conn, err
-}
-
 // close ends the process and drops the namespace.
 func (t *tor) close() error {
 	if t == nil {
@@ -137,6 +138,9 @@ func (t *tor) close() error {
 	if t.process != nil {
 		all = append(all, t.process.Stop())
 	}
+	t.dialing.Lock()
+	defer t.dialing.Unlock()
+	t.closed = true
 	return errors.Join(append(all, t.namespace.close())...)
 }
 

@@ -24,7 +24,11 @@ func (r *Rack) attach(host *namespace, name string, addr netip.Addr, cable bool,
 		return nil, err
 	}
 	for _, second := range joined[1:] {
-		if err := errors.Join(offload(second.near, offloads.cable), offload(second.far, ring)); err != nil {
+		inCable, atTor := offloads.cable, ring
+		if r.config.Tor.Kind == TorBMv2 {
+			inCable, atTor = bmv2Cable, bmv2Port
+		}
+		if err := errors.Join(offload(second.near, inCable), offload(second.far, atTor)); err != nil {
 			return nil, err
 		}
 	}
@@ -69,7 +73,7 @@ func (r *Rack) addHome() (err error) {
 	if r.home, err = newNamespace("the aggregator"); err != nil {
 		return err
 	}
-	cable := r.config.HomeRate != 0
+	cable := r.config.HomeRate != 0 || r.config.Tor.Kind == TorBMv2
 	settings := homeOffloads
 	if r.config.Faults.Any() || r.tor != nil {
 		settings.port = homePortSingly
@@ -107,7 +111,7 @@ func (r *Rack) addWorker(rank int) error {
 	if r.config.Faults.Any() {
 		settings = workerSingly
 	}
-	cable := r.config.Rate != 0 || r.config.Faults.Any()
+	cable := r.config.Rate != 0 || r.config.Faults.Any() || r.config.Tor.Kind == TorBMv2
 	joined, err := r.attach(worker, fmt.Sprintf("w%d", rank), WorkerAddr(rank), cable, settings)
 	if err != nil {
 		return err
