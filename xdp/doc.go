@@ -3,8 +3,8 @@
 // to interfaces and fills its maps.
 //
 // The program is in bpf/, one header for each role: wire.h (packet format),
-// parse.h, maps.h, counters.h, elements.h (the loops over elements), answer.h
-// (packets made in place), aggregate.h (one packet through the rules of
+// frame.h, parse.h, maps.h, counters.h, lanes.h, elements.h (the loops over
+// elements), checksum.h, answer.h (packets made in place), aggregate.h (one packet through the rules of
 // docs/protocol.md, section 3), replicate.h (copies for jobs without multicast).
 // The compiled objects are committed; go build needs no clang.
 //

@@ -3,32 +3,12 @@
  * than it came. */
 #pragma once
 
+#include "checksum.h"
 #include "counters.h"
 #include "parse.h"
 
 /* ECT(0) (RFC 3168): switches may mark instead of drop. */
 #define TOS_ECT0 0x02
-
-static __always_inline __u16 fold(__u64 words)
-{
-	words = (words & 0xffffffff) + (words >> 32);
-	words = (words & 0xffffffff) + (words >> 32);
-	words = (words & 0xffff) + (words >> 16);
-	words = (words & 0xffff) + (words >> 16);
-	return ~(__u16)words;
-}
-
-/* Sum of the 32-bit words of [from, from + size), for fold. */
-static __always_inline __u64 words_of(const void *from, int size)
-{
-	const __u32 *word = from;
-	__u64 words = 0;
-
-#pragma clang loop unroll(full)
-	for (int i = 0; i < size / 4; i++)
-		words += word[i];
-	return words;
-}
 
 static __always_inline void finish_ip(struct iphdr *ip)
 {
@@ -96,6 +76,7 @@ static __always_inline void make_result(struct frame *f, __u64 bitmap, __u8 flag
 {
 	wire_of(f)->type = WIRE_RESULT;
 	wire_of(f)->flags = flags;
+	wire_of(f)->priority = 0; /* it was summed here, not in a ToR */
 	wire_set_bitmap(wire_of(f), bitmap);
 	udp_of(f)->check = 0;
 	words += words_of(wire_of(f), sizeof(struct wire_header));

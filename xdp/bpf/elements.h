@@ -31,15 +31,12 @@
  * words up to collect them later; on signs, from branching. */
 #pragma once
 
+#include "lanes.h"
 #include "maps.h"
 #include "parse.h"
-#include "wire.h"
 
 #define BLOCK 32
 #define MAX_BLOCKS (WIRE_MAX_ELEMENTS / BLOCK)
-
-#define BOTH(lane) ((__u64)(lane) << 32 | (__u32)(lane))
-#define SIGNS 0x8000000080000000ull
 
 /* A chunk's elements in both places. */
 struct elements {
@@ -181,23 +178,6 @@ static __always_inline void elements_rebase(const struct elements *e, __u64 dist
 	NO_CHECKSUM;
 
 	FOR_LANES(e, false, true, { s = s - (((x ^ SIGNS) - distance) & taken) + back; });
-}
-
-/* The greater and the smaller of two numbers below 2^62 in magnitude. */
-static __always_inline __s64 greater(__s64 a, __s64 b)
-{
-	__s64 less = a - b;
-
-	barrier_var(less);
-	return a - (less & (less >> 63));
-}
-
-static __always_inline __s64 smaller(__s64 a, __s64 b)
-{
-	__s64 less = a - b;
-
-	barrier_var(less);
-	return b + (less & (less >> 63));
 }
 
 /* The sum of two plain lanes, clamped; collects something if it was. */
