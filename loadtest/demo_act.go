@@ -47,7 +47,7 @@ func (a *demoAct) run(ctx context.Context, s streams) (result *demoResult, err e
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	result = &demoResult{mode: r.Mode()}
-	if err := r.AddJob(demoJob); err != nil {
+	if err := r.AddJob(ctx, demoJob); err != nil {
 		return nil, err
 	}
 	began := time.Now()
@@ -64,7 +64,7 @@ func (a *demoAct) run(ctx context.Context, s streams) (result *demoResult, err e
 
 // train starts the worker processes and collects what they report, a line for each epoch.
 func (a *demoAct) train(ctx context.Context, r *rack.Rack, result *demoResult, s streams) error {
-	c, err := newCrew(r, s, []string{"demo-worker"})
+	c, err := newCrew(r, s, nil, []string{"demo-worker"})
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ type member struct {
 func join(t *testing.T, r *Rack, job Job, rank int) *member {
 	t.Helper()
 	m := &member{job: job, rank: rank}
-	m.conn = socket(t, inWorker(r, rank), fmt.Sprintf("0.0.0.0:%d", workerPort))
+	m.conn = socket(t, inWorker(r, rank), fmt.Sprintf("0.0.0.0:%d", job.workerPort()))
 	if group := job.group(); group.IsValid() {
 		err := r.InWorker(rank, func() error {
 			eth, err := net.InterfaceByName(hostInterface)
@@ -95,7 +95,7 @@ func TestSumsThroughTheHome(t *testing.T) {
 					t.Errorf("mode %s", r.Mode())
 				}
 				job := Job{ID: 5, Generation: 2, Cookie: 77, Window: 32, Unicast: unicast}
-				if err := r.AddJob(job); err != nil {
+				if err := r.AddJob(t.Context(), job); err != nil {
 					t.Fatal(err)
 				}
 				members := make([]*member, workers)
@@ -142,7 +142,7 @@ func TestResultsCrossInBunches(t *testing.T) {
 			const workers, chunks, elements = 2, 16, 256
 			r := build(t, Config{Workers: workers, Elements: elements, Faults: rates})
 			job := Job{ID: 1, Window: 32}
-			if err := r.AddJob(job); err != nil {
+			if err := r.AddJob(t.Context(), job); err != nil {
 				t.Fatal(err)
 			}
 			var members []*member

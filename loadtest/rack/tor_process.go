@@ -9,6 +9,7 @@ import (
 	"spillway/p4/client"
 	"spillway/p4/p4info"
 	"spillway/p4/pipeline"
+	"spillway/worker"
 )
 
 // A tor is the ToR of a rack: its namespace, whose interfaces are its ports, the process in it, and what it is to hold, so that
@@ -145,13 +146,13 @@ func (t *tor) close() error {
 }
 
 // params is what a job's workers must know of the ToR.
-func (t *tor) params(job uint16) Region {
+func (t *tor) params(job uint16) *worker.TorRegion {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, j := range t.jobs {
 		if j.ID == job {
-			return j.region
+			return &worker.TorRegion{Base: uint16(j.region.Base), Slots: uint16(j.region.Slots), Period: j.region.Period, Offset: uint16(j.region.Offset)}
 		}
 	}
-	return Region{}
+	return nil
 }
