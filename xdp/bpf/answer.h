@@ -78,16 +78,7 @@ static __always_inline void make_result(struct frame *f, __u64 bitmap, __u8 flag
 	wire_of(f)->flags = flags;
 	wire_of(f)->priority = 0; /* it was summed here, not in a ToR */
 	wire_set_bitmap(wire_of(f), bitmap);
-	udp_of(f)->check = 0;
-	words += words_of(wire_of(f), sizeof(struct wire_header));
-	words += words_of(udp_of(f), sizeof(struct udphdr));
-	words += words_of(&ip_of(f)->saddr, 8);
-	words += bpf_htons(IPPROTO_UDP);
-	words += udp_of(f)->len;
-
-	__u16 check = fold(words);
-
-	udp_of(f)->check = check ? check : 0xffff;
+	udp_of(f)->check = udp_checksum(f, words);
 	finish_ip(ip_of(f));
 }
 

@@ -3,8 +3,7 @@
  * memory: one's complement sums do not mind the byte order (section 2). */
 #pragma once
 
-#include <linux/types.h>
-#include <bpf/bpf_helpers.h>
+#include "frame.h"
 
 static __always_inline __u16 fold(__u64 words)
 {
@@ -25,4 +24,19 @@ static __always_inline __u64 words_of(const void *from, int size)
 	for (int i = 0; i < size / 4; i++)
 		words += word[i];
 	return words;
+}
+
+/* The UDP checksum of a whole frame, words being the sum over its elements. */
+static __always_inline __u16 udp_checksum(struct frame *f, __u64 words)
+{
+	udp_of(f)->check = 0;
+	words += words_of(wire_of(f), sizeof(struct wire_header));
+	words += words_of(udp_of(f), sizeof(struct udphdr));
+	words += words_of(&ip_of(f)->saddr, 8);
+	words += bpf_htons(IPPROTO_UDP);
+	words += udp_of(f)->len;
+
+	__u16 check = fold(words);
+
+	return check ? check : 0xffff;
 }

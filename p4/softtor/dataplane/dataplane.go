@@ -2,112 +2,166 @@ package dataplane
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
+	"strings"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/rlimit"
+
+	"spillway/wire"
 )
 
 // Config sizes a data plane. All memory of slots is taken at load: 32 bytes a
 // slot, and 4 for each element.
 type Config struct {
-	Slots    uint32 // 1 to 65535; 0: 32768
-	Elements int    // of the longest chunk that rests: a multiple of 32 up to 832; 0: 32
+	Slots    uint32 // 1 to 65535; 0: DefaultSlots
+	Elements int    // of the longest chunk that rests: a multiple of 32 up to 832; 0: DefaultElements
 }
+
+// What a Tofino has (docs/tofino.md).
+const (
+	DefaultSlots    = 32768
+	DefaultElements = 32
+)
 
 // Dataplane is the loaded program with its tables. Its methods may be called
 // from several goroutines at once.
-type Dataplane struct{}
+type Dataplane struct {
+	config  Config
+	objects torObjects
 
-var errUnsupported = errors.New("not built yet")
+	runMu sync.Mutex // over Process: the port that the program is told; taken before mu
 
-// Load loads the program and its maps into the kernel and attaches nothing.
-func Load(Config) (*Dataplane, error) { return nil, errUnsupported }
+	mu        sync.Mutex // over what follows, and all writing of tables
+	routes    map[netip.Prefix]uint32
+	members   map[MemberKey]uint32
+	tenants   map[uint16]*torTenant
+	jobs      int
+	multicast map[uint16][]Port
+	attached  map[Port]attachment
+	// Free indices of counters of entries.
+	freeRoutes, freeMembers []uint32
+}
 
-// Close detaches the program from all ports and frees its memory.
-func (d *Dataplane) Close() error { return errUnsupported }
+// attachment is the program on one interface.
+type attachment struct {
+	ifindex int
+	link    link.Link
+	space   namespace
+}
+
+// Load loads the program and its maps into the kernel and attaches nothing. It
+// needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, or root. When the verifier
+// refuses, the error is its summary; print it with %+v for the whole log.
+func Load(config Config) (*Dataplane, error) {
+	if config.Slots == 0 {
+		config.Slots = DefaultSlots
+	}
+	if config.Elements == 0 {
+		config.Elements = DefaultElements
+	}
+	if config.Slots > noSlot {
+		return nil, fmt.Errorf("%d slots: want at most %d", config.Slots, noSlot)
+	}
+	if config.Elements < wire.MinElements || config.Elements > wire.MaxElements || config.Elements%wire.ElementStep != 0 {
+		return nil, fmt.Errorf("slots of %d elements: want a multiple of %d from %d to %d",
+			config.Elements, wire.ElementStep, wire.MinElements, wire.MaxElements)
+	}
+	// Kernels before 5.11 account maps against this limit.
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return nil, fmt.Errorf("lift the limit on locked memory: %w", err)
+	}
+	spec, err := loadTor()
+	if err != nil {
+		return nil, fmt.Errorf("read the compiled program: %w", err)
+	}
+	if err := config.apply(spec); err != nil {
+		return nil, err
+	}
+	d := &Dataplane{config: config, attached: make(map[Port]attachment)}
+	d.forget()
+	if err := spec.LoadAndAssign(&d.objects, nil); err != nil {
+		return nil, fmt.Errorf("load the software ToR: %w", err)
+	}
+	return d, nil
+}
+
+// noSlot is the slot index of chunks that are not for the ToR.
+const noSlot = 0xffff
+
+// apply sets sizes and load-time constants in spec.
+func (c Config) apply(spec *ebpf.CollectionSpec) error {
+	elements, ok := spec.Variables["slot_elements"]
+	if !ok {
+		return errors.New("the compiled program has no constant slot_elements")
+	}
+	if err := elements.Set(uint32(c.Elements)); err != nil {
+		return fmt.Errorf("set slot_elements: %w", err)
+	}
+	slots, payloads := spec.Maps["slots"], spec.Maps["payloads"]
+	if slots == nil || payloads == nil {
+		return errors.New("the compiled program has no maps of slots")
+	}
+	slots.MaxEntries, payloads.MaxEntries = c.Slots, c.Slots
+	payloads.ValueSize = uint32(c.Elements) * wire.ElementSize
+	payloads.Key, payloads.Value = nil, nil // the type is that of the smallest slot
+	return nil
+}
+
+// forget empties what Go knows of the tables.
+func (d *Dataplane) forget() {
+	d.routes = make(map[netip.Prefix]uint32)
+	d.members = make(map[MemberKey]uint32)
+	d.tenants = make(map[uint16]*torTenant)
+	d.multicast = make(map[uint16][]Port)
+	d.jobs = 0
+	d.freeRoutes, d.freeMembers = countdown(maxRoutes), countdown(maxMembers)
+}
+
+// countdown is n-1 to 0, so that indices are handed out from 0 on.
+func countdown(n uint32) []uint32 {
+	c := make([]uint32, n)
+	for i := range c {
+		c[i] = n - 1 - uint32(i)
+	}
+	return c
+}
+
+// Close detaches the program from all ports and frees its memory. Sums that are
+// in flight are lost here; the workers still have all it takes to redo them.
+func (d *Dataplane) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var errs []error
+	for port, at := range d.attached {
+		errs = append(errs, at.link.Close(), at.space.Close())
+		delete(d.attached, port)
+	}
+	return errors.Join(append(errs, d.objects.Close())...)
+}
 
 // Limits are the number of slots and the elements of the longest chunk that rests.
-func (d *Dataplane) Limits() (slots uint32, elements int) { return 0, 0 }
+func (d *Dataplane) Limits() (slots uint32, elements int) { return d.config.Slots, d.config.Elements }
 
-// AttachPort puts the program on the interface of the current network namespace, in native mode, as port.
-func (d *Dataplane) AttachPort(port Port, ifindex int) error { return errUnsupported }
-
-// DetachPort takes the program off again.
-func (d *Dataplane) DetachPort(port Port) error { return errUnsupported }
-
-// Ports are the attached ports, ascending.
-func (d *Dataplane) Ports() []Port { return nil }
-
-// SetForward writes an entry of the table forward; nil deletes it.
-func (d *Dataplane) SetForward(prefix netip.Prefix, to *ToPort) error { return errUnsupported }
-
-// SetGroupRoute writes an entry of the table group; nil deletes it.
-func (d *Dataplane) SetGroupRoute(addr netip.Addr, group *uint16) error { return errUnsupported }
-
-// SetBridge writes an entry of the table bridge; nil deletes it.
-func (d *Dataplane) SetBridge(mac MAC, to *BridgeTo) error { return errUnsupported }
-
-// SetJob writes an entry of the table job; nil deletes it.
-func (d *Dataplane) SetJob(id uint16, params *JobParams) error { return errUnsupported }
-
-// SetMember writes an entry of the table member; nil deletes it.
-func (d *Dataplane) SetMember(key MemberKey, member *Member) error { return errUnsupported }
-
-// SetRegion writes an entry of the table region; nil deletes it.
-func (d *Dataplane) SetRegion(key RegionKey, mode *RegionMode) error { return errUnsupported }
-
-// SetUplink writes an entry of the table uplink; nil deletes it.
-func (d *Dataplane) SetUplink(job uint16, uplink *Uplink) error { return errUnsupported }
-
-// SetPublish writes an entry of the table publish; nil deletes it.
-func (d *Dataplane) SetPublish(job uint16, publish *Publish) error { return errUnsupported }
-
-// SetMulticast sets the ports of a replication group; nil deletes it.
-func (d *Dataplane) SetMulticast(group uint16, ports []Port) error { return errUnsupported }
-
-// Wipe clears all tables, slots and counters, as a reboot does. Ports stay attached.
-func (d *Dataplane) Wipe() error { return errUnsupported }
-
-// EventCount is the number of packets of an event (EventNames) at a job index.
-func (d *Dataplane) EventCount(index uint8, event int) (packets uint64, err error) {
-	return 0, errUnsupported
+// EventNames are the names of the events by number; numbers that mean nothing have "".
+func EventNames() ([]string, error) {
+	spec, err := loadTor()
+	if err != nil {
+		return nil, fmt.Errorf("read the compiled program: %w", err)
+	}
+	var enum *btf.Enum
+	if err := spec.Types.TypeByName("event", &enum); err != nil {
+		return nil, fmt.Errorf("the compiled program's events: %w", err)
+	}
+	names := make([]string, torEventEVENT_END)
+	for _, v := range enum.Values {
+		if v.Value < uint64(len(names)) {
+			names[v.Value] = strings.ToLower(strings.TrimPrefix(v.Name, "EVENT_"))
+		}
+	}
+	return names, nil
 }
-
-// PreemptedCount is the number of partial sums that a job lost to others.
-func (d *Dataplane) PreemptedCount(index uint8) (packets uint64, err error) { return 0, errUnsupported }
-
-// SaturatedCount is the number of a job's sums that left the int32 range.
-func (d *Dataplane) SaturatedCount(index uint8) (packets uint64, err error) { return 0, errUnsupported }
-
-// ForwardCount is what an entry of the table forward has forwarded.
-func (d *Dataplane) ForwardCount(prefix netip.Prefix) (packets, bytes uint64, err error) {
-	return 0, 0, errUnsupported
-}
-
-// MemberCount is what an entry of the table member has let in.
-func (d *Dataplane) MemberCount(key MemberKey) (packets, bytes uint64, err error) {
-	return 0, 0, errUnsupported
-}
-
-// ResetEvent, ResetPreempted, ResetSaturated, ResetForward and ResetMember set a counter to 0.
-func (d *Dataplane) ResetEvent(index uint8, event int) error { return errUnsupported }
-
-// ResetPreempted see ResetEvent.
-func (d *Dataplane) ResetPreempted(index uint8) error { return errUnsupported }
-
-// ResetSaturated see ResetEvent.
-func (d *Dataplane) ResetSaturated(index uint8) error { return errUnsupported }
-
-// ResetForward see ResetEvent.
-func (d *Dataplane) ResetForward(prefix netip.Prefix) error { return errUnsupported }
-
-// ResetMember see ResetEvent.
-func (d *Dataplane) ResetMember(key MemberKey) error { return errUnsupported }
-
-// Slot is the state of a slot.
-func (d *Dataplane) Slot(index uint32) (Slot, error) { return Slot{}, errUnsupported }
-
-// Process runs one Ethernet frame through the compiled program as if it had
-// arrived at port, and returns what leaves, groups expanded.
-func (d *Dataplane) Process(port Port, frame []byte) ([]Emission, error) { return nil, errUnsupported }
-
-// EventNames are the names of the events by number; unused numbers have "".
-func EventNames() ([]string, error) { return nil, errUnsupported }
