@@ -92,6 +92,6 @@ func (o *runOptions) torConfig(s streams) rack.Tor {
 		Jobs:      len(o.tasks()),
 		Shared:    o.torPartition == partitionShared,
 		FirstCome: o.preempt == switchOff,
-		Command:   rack.Command{Args: []string{"tor"}, Stderr: s.err},
+		Command:   torProcess(s),
 	}
 }

@@ -3,6 +3,7 @@ package rack
 import (
 	"context"
 	"errors"
+	"io"
 )
 
 func (t *tor) launchSoft(ctx context.Context, ports []torPort) (*Process, error) {
@@ -10,3 +11,5 @@ func (t *tor) launchSoft(ctx context.Context, ports []torPort) (*Process, error)
 }
 
 func (t *tor) deviceConfig() ([]byte, error) { return nil, nil }
+
+func RunTor(ctx context.Context, in io.Reader, out io.Writer) error { return nil }
