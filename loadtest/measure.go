@@ -30,6 +30,15 @@ func measure(ctx context.Context, o *runOptions, s streams, progress *Progress) 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	go func() { // ends with the measurement
+		select {
+		case err := <-r.TorFailed():
+			fail(err)
+		case <-ctx.Done():
+		}
+	}()
 	tasks := o.tasks()
 	for i := range tasks {
 		if err := r.AddJob(ctx, tasks[i].job()); err != nil {

@@ -21,6 +21,8 @@ type tor struct {
 	namespace *namespace
 	hosts     []pipeline.Host
 	regions   *regions
+	watching  sync.WaitGroup // of the goroutines that wait for the process's end
+	failed    chan error     // why it ended by itself, which happens once at most
 
 	// dialing guards closed, and is held while a connection is made; the last to be taken.
 	dialing sync.Mutex
@@ -47,6 +49,7 @@ func newTor(config *Config) (*tor, error) {
 		namespace: in,
 		hosts:     torHosts(config.Workers),
 		regions:   newRegions(uint32(config.Tor.Slots), config.Tor.Jobs, config.Tor.Shared),
+		failed:    make(chan error, 1),
 		forgotten: map[uint16]TorCounters{},
 	}, nil
 }
@@ -103,11 +106,30 @@ func (t *tor) start(ctx context.Context, ports []torPort) (err error) {
 }
 
 // launch starts the kind of ToR that the rack is to have.
-func (t *tor) launch(ctx context.Context, ports []torPort) (*Process, error) {
+func (t *tor) launch(ctx context.Context, ports []torPort) (p *Process, err error) {
 	if t.config.Kind == TorBMv2 {
-		return t.launchBMv2(ports)
+		p, err = t.launchBMv2(ports)
+	} else {
+		p, err = t.launchSoft(ctx, ports)
 	}
-	return t.launchSoft(ctx, ports)
+	if err != nil {
+		return nil, err
+	}
+	t.watching.Go(func() {
+		<-p.done
+		if !p.stopped.Load() {
+			t.failed <- fmt.Errorf("the ToR ended by itself: %w", errors.Join(ErrEnded, p.err))
+		}
+	})
+	return p, nil
+}
+
+// TorFailed gives the reason when the ToR's process has ended that nobody stopped. It is nil without a ToR.
+func (r *Rack) TorFailed() <-chan error {
+	if r.tor == nil {
+		return nil
+	}
+	return r.tor.failed
 }
 
 // A torPort is an interface of the ToR's namespace and the number that P4 gives it.
@@ -139,6 +161,7 @@ func (t *tor) close() error {
 	if t.process != nil {
 		all = append(all, t.process.Stop())
 	}
+	t.watching.Wait()
 	t.dialing.Lock()
 	defer t.dialing.Unlock()
 	t.closed = true
