@@ -56,6 +56,9 @@ func Events() []Event {
 	return all
 }
 
+// Known tells whether the number is an event's.
+func (e Event) Known() bool { return eventNames[e] != "" }
+
 func (e Event) String() string {
 	if name, ok := eventNames[e]; ok {
 		return name
