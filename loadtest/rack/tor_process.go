@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"spillway/p4/client"
 	"spillway/p4/p4info"
@@ -23,6 +24,7 @@ type tor struct {
 	regions   *regions
 	watching  sync.WaitGroup // of the goroutines that wait for the process's end
 	failed    chan error     // why it ended by itself, which happens once at most
+	ended     atomic.Bool    // it did
 
 	// dialing guards closed, and is held while a connection is made; the last to be taken.
 	dialing sync.Mutex
@@ -118,6 +120,7 @@ func (t *tor) launch(ctx context.Context, ports []torPort) (p *Process, err erro
 	t.watching.Go(func() {
 		<-p.done
 		if !p.stopped.Load() {
+			t.ended.Store(true)
 			t.failed <- fmt.Errorf("the ToR ended by itself: %w", errors.Join(ErrEnded, p.err))
 		}
 	})
@@ -159,9 +162,12 @@ func (t *tor) close() error {
 		all = append(all, t.control.Close())
 	}
 	if t.process != nil {
-		all = append(all, t.process.Stop())
+		err := t.process.Stop()
+		t.watching.Wait()
+		if told := t.ended.Load() && len(t.failed) == 0; !told {
+			all = append(all, err)
+		}
 	}
-	t.watching.Wait()
 	t.dialing.Lock()
 	defer t.dialing.Unlock()
 	t.closed = true
