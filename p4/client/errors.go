@@ -54,7 +54,7 @@ type EntityError struct {
 	Update p4v1.Update_Type
 	// Entity is the entity itself.
 	Entity *p4v1.Entity
-	// Name is that of its table, counter or register ("multicast group 3" for a group), as far as it is known.
+	// Name is that of its table, counter or register ("multicast_group_entry[3]" for a group), as far as it is known.
 	Name string
 	// Field is the key, parameter or other field that is wrong, when the server says which.
 	Field string
@@ -68,14 +68,14 @@ type EntityError struct {
 }
 
 func (e *EntityError) Error() string {
-	what := e.Name
-	if e.Field != "" && !strings.HasPrefix(e.Message, e.Field) && !strings.Contains(e.Message, p4info.Path(e.Name, e.Field)) {
-		what = p4info.Path(e.Name, e.Field)
+	what := e.Message
+	if path := p4info.Path(e.Name, e.Field); !strings.HasPrefix(what, path) {
+		what = path + ": " + what
 	}
 	if e.Update != p4v1.Update_UNSPECIFIED {
 		what = e.Update.String() + " " + what
 	}
-	return fmt.Sprintf("%d: %s: %s (%s)", e.Index, what, e.Message, e.Code)
+	return fmt.Sprintf("%d: %s (%s)", e.Index, what, e.Code)
 }
 
 // GRPCStatus makes status.Code know the error.
@@ -154,7 +154,7 @@ func (c *Client) name(entity *p4v1.Entity) string {
 			return register.Name, true
 		})
 	case *p4v1.Entity_PacketReplicationEngineEntry:
-		return fmt.Sprintf("multicast group %d", e.PacketReplicationEngineEntry.GetMulticastGroupEntry().GetMulticastGroupId())
+		return fmt.Sprintf("multicast_group_entry[%d]", e.PacketReplicationEngineEntry.GetMulticastGroupEntry().GetMulticastGroupId())
 	}
 	return fmt.Sprintf("%T", entity.GetEntity())
 }
