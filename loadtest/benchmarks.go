@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -15,8 +16,9 @@ import (
 
 // benchmarksOptions are what can be chosen.
 type benchmarksOptions struct {
-	write  string
-	rounds int
+	write    string
+	rounds   int
+	sections []string
 	streams
 }
 
@@ -29,26 +31,45 @@ func benchmarksCommand(s streams) *cli.Command {
 			"Takes some minutes; needs root and an otherwise idle machine.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "write", Usage: "the page's `file`; without it the page goes to stdout", Destination: &o.write},
+			&cli.StringSliceFlag{Name: "section", Usage: "only sections with this `text` in their title, again for more; the page keeps what it says of the others"},
 			&cli.IntFlag{Name: "rounds", Usage: "how often everything is measured; the page has the medians", Value: 5, Destination: &o.rounds},
 		},
 		Action: func(c *cli.Context) error {
 			if o.rounds < 1 {
 				return usagef("%d rounds: at least one is needed", o.rounds)
 			}
+			o.sections = c.StringSlice("section")
 			return o.run(c.Context)
 		},
 	}
 }
 
 func (o *benchmarksOptions) run(ctx context.Context) error {
+	plan := benchmarkPlan()
+	if !slices.ContainsFunc(plan, o.selected) {
+		return usagef("benchmarks: no section's title has any of %q", o.sections)
+	}
+	kept, err := o.kept()
+	if err != nil {
+		return err
+	}
 	var page strings.Builder
 	writePageHead(&page, thisMachine(), o.rounds)
-	for _, s := range benchmarkPlan() {
+	for _, s := range plan {
+		if !o.selected(s) {
+			page.WriteString(kept[s.title])
+			continue
+		}
 		values, err := o.measure(ctx, s)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.title, err)
 		}
 		s.write(&page, values)
+		if s.plot != nil && o.write != "" {
+			if err := s.draw(filepath.Dir(o.write), values); err != nil {
+				return fmt.Errorf("%s: %w", s.title, err)
+			}
+		}
 	}
 	if o.write == "" {
 		_, err := fmt.Fprint(o.out, page.String())
@@ -59,6 +80,28 @@ func (o *benchmarksOptions) run(ctx context.Context) error {
 	}
 	fmt.Fprintf(o.err, "wrote %s\n", o.write)
 	return nil
+}
+
+// selected reports whether a section is to be measured.
+func (o *benchmarksOptions) selected(s section) bool {
+	return len(o.sections) == 0 || slices.ContainsFunc(o.sections, func(text string) bool {
+		return strings.Contains(strings.ToLower(s.title), strings.ToLower(text))
+	})
+}
+
+// kept is what the page has of each section, by title, if only some are measured.
+func (o *benchmarksOptions) kept() (map[string]string, error) {
+	if o.write == "" || len(o.sections) == 0 {
+		return nil, nil
+	}
+	page, err := os.ReadFile(o.write)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the page: %w", err)
+	}
+	return splitPage(string(page)), nil
 }
 
 // measure makes a section's figures: values[row][column], medians over the
@@ -88,7 +131,7 @@ func (o *benchmarksOptions) measure(ctx context.Context, s section) ([][]float64
 		}
 		for i := range s.rows {
 			for j, c := range s.columns {
-				value, err := c.value(figures[i], figures[0])
+				value, err := c.value(figures[i], figures[s.rows[i].base])
 				if err != nil {
 					return nil, err
 				}

@@ -18,9 +18,26 @@ Machine: %s, %d cores, Linux %s, %s %s.
 `, rounds, m.CPU, m.Cores, m.Kernel, m.Go, m.Arch)
 }
 
+// splitPage is a page's sections by title, each as write has written it.
+func splitPage(page string) map[string]string {
+	sections := make(map[string]string)
+	for _, text := range strings.Split(page, sectionMark)[1:] {
+		title, _, _ := strings.Cut(text, "\n")
+		sections[title] = sectionMark + text
+	}
+	return sections
+}
+
+// sectionMark is what a section begins with.
+const sectionMark = "\n## "
+
 // write adds the section's table, and the command of each row, to the page.
 func (s section) write(w io.Writer, values [][]float64) {
-	fmt.Fprintf(w, "\n## %s\n\n%s\n\n| |", s.title, s.text)
+	fmt.Fprintf(w, sectionMark+"%s\n\n%s\n\n", s.title, s.text)
+	if s.plot != nil {
+		fmt.Fprintf(w, "![%s](%s)\n\n", s.plot.title, s.plot.file)
+	}
+	fmt.Fprint(w, "| |")
 	for _, c := range s.columns {
 		fmt.Fprintf(w, " %s |", c.title)
 	}

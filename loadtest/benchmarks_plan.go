@@ -11,11 +11,12 @@ import (
 // figure is what one command measured, by the JSON keys of its report.
 type figure map[string]float64
 
-// section is a table of the page.
+// section is a table of the page, and may have a plot of one of its columns.
 type section struct {
 	title, text string
 	rows        []row
 	columns     []column
+	plot        *plotted
 }
 
 // row is one command, or one part of what a command reports.
@@ -24,20 +25,24 @@ type row struct {
 	args  []string
 	aim   string // what the project set itself, as the page says it; empty for none
 	read  func(report []byte) (figure, error)
+	base  int     // the row that relative columns compare with
+	curve string  // of the section's plot, empty if the row is not in it
+	x     float64 // in the plot
 }
 
 // column is a value of every row: a key of the report, or the ratio of two, in the
-// same row or (relative) against the first row of the same round.
+// same row or (relative) against the base row of the same round.
 type column struct {
 	title    string
 	key      string
 	over     string // divided by this key; empty for none
 	relative bool
+	inverse  bool // the ratio's, so that more is better where less of the value is
 	percent  bool
 	digits   int
 }
 
-func (c column) value(f, first figure) (float64, error) {
+func (c column) value(f, base figure) (float64, error) {
 	value, there := f[c.key]
 	if !there {
 		return 0, fmt.Errorf("the report has no %s", c.key)
@@ -46,7 +51,10 @@ func (c column) value(f, first figure) (float64, error) {
 		value /= f[c.over]
 	}
 	if c.relative {
-		value /= first[c.key]
+		value /= base[c.key]
+	}
+	if c.inverse {
+		value = 1 / value
 	}
 	return value, nil
 }
@@ -81,7 +89,7 @@ func benchmarkPlan() []section {
 		packets = append(packets, row{label: "E = " + strconv.Itoa(e), args: bench, aim: aim, read: readBench(e)})
 		conversions = append(conversions, row{label: "E = " + strconv.Itoa(e), args: append(bench, "--rounds", "3"), read: readBench(e)})
 	}
-	return []section{{
+	sections := []section{{
 		title: "The aggregator, a packet",
 		text: "The whole program on one core, in nanoseconds a packet: a merge into a slot, and the last merge, which also publishes. Beside it, in the same run, a loop that " +
 			"only swaps bytes and adds the same elements. Payload is what one core merges in Gbit/s of elements.",
@@ -136,6 +144,7 @@ func benchmarkPlan() []section {
 		},
 		columns: []column{{title: "p50, ms", key: "p50_ms", digits: 3}, {title: "p99, ms", key: "p99_ms", digits: 3}},
 	}}
+	return append(sections, torPlan()...)
 }
 
 // readRun reads the report of `spill-load run`. A run with a wrong bit is no measurement.
@@ -147,7 +156,16 @@ func readRun(report []byte) (figure, error) {
 		Elements        *float64 `json:"elements_per_s"`
 		Share           *float64 `json:"wire_share"` // null on unshaped links
 		Retransmissions *float64 `json:"retransmissions"`
+		AverageJCT      *float64 `json:"average_jct_ms"`
 		Correct         bool     `json:"correct"`
+		Jobs            []struct {
+			Name        string   `json:"name"`
+			JCT         float64  `json:"jct_ms"`
+			TorShare    *float64 `json:"tor_share"` // null without a ToR
+			SpillShare  *float64 `json:"spill_share"`
+			Preempted   float64  `json:"preempted"`
+			HomePackets float64  `json:"home_packets"`
+		} `json:"jobs"`
 	}
 	if err := json.Unmarshal(report, &r); err != nil {
 		return nil, fmt.Errorf("read the report: %w", err)
@@ -158,9 +176,19 @@ func readRun(report []byte) (figure, error) {
 	f := figure{}
 	for key, value := range map[string]*float64{
 		"p50_ms": r.P50, "p99_ms": r.P99, "algbw_gbps": r.Bandwidth, "wire_share": r.Share, "retransmissions": r.Retransmissions,
+		"average_jct_ms": r.AverageJCT,
 	} {
 		if value != nil {
 			f[key] = *value
+		}
+	}
+	for _, j := range r.Jobs {
+		f["jct_ms."+j.Name] = j.JCT
+		f["preempted"] += j.Preempted
+		f["home_packets"] += j.HomePackets
+		if j.TorShare != nil && j.SpillShare != nil { // means over the jobs
+			f["tor_share"] += *j.TorShare / float64(len(r.Jobs))
+			f["spill_share"] += *j.SpillShare / float64(len(r.Jobs))
 		}
 	}
 	if r.Elements != nil {

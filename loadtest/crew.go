@@ -13,15 +13,20 @@ import (
 	"spillway/loadtest/rack"
 )
 
-// A crew is the worker processes of a run.
+// A crew is the worker processes of a job.
 type crew struct{ processes []*rack.Process }
 
-// newCrew starts a process a rank; the rack's Close stops them. Args are the command that they
-// are of this program, files what they inherit.
-func newCrew(r *rack.Rack, s streams, args []string, files ...*os.File) (*crew, error) {
+// newCrew starts a process at each of these workers of the rack, in the order of the job's ranks, or at all if nil; the rack's Close stops them.
+// Args are the command that they are of this program, files what they inherit.
+func newCrew(r *rack.Rack, s streams, hosts []int, args []string, files ...*os.File) (*crew, error) {
 	c := &crew{}
-	for rank := range r.Workers() {
-		p, err := r.StartWorker(rank, rack.Command{Args: args, Files: files, Stderr: s.err})
+	if hosts == nil {
+		for host := range r.Workers() {
+			hosts = append(hosts, host)
+		}
+	}
+	for _, host := range hosts {
+		p, err := r.StartWorker(host, rack.Command{Args: args, Files: files, Stderr: s.err})
 		if err != nil {
 			return nil, err
 		}

@@ -21,6 +21,7 @@ const (
 	demoWorkers  = 4
 	demoElements = 256           // E
 	demoRate     = 1_000_000_000 // bit/s, of each worker's link
+	demoSlots    = 32            // of the ToR: a quarter of what the workers have in flight
 	demoAccuracy = 0.95          // of the test rows, at least
 )
 
@@ -40,8 +41,9 @@ func demoCommand(s streams) *cli.Command {
 	o := demoOptions{loss: 0.01, streams: s}
 	return &cli.Command{
 		Name:  "demo",
-		Usage: "train a neural network on four worker processes that sum their gradients through the XDP aggregator",
-		Description: "Two acts on a rack of 1 Gbit/s links, without packet loss and with. Both must end with the weights\n" +
+		Usage: "train a neural network on four worker processes that sum their gradients in a small ToR and the XDP aggregator behind it",
+		Description: "Two acts on a rack of 1 Gbit/s links, without packet loss and with. The software ToR has memory for a quarter of\n" +
+			"the chunks in flight; the rest spills over into the aggregator. Both acts must end with the weights\n" +
 			"of a training run in this process alone, bit for bit. Needs root.",
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "epochs", Usage: "passes over the training rows", Value: train.Default(demoWorkers).Epochs, Destination: &o.epochs},
@@ -63,7 +65,7 @@ func (o *demoOptions) run(ctx context.Context) error {
 		{name: fmt.Sprintf("act 2: %s loss", &o.loss), training: config, faults: faults.Rates{Loss: float64(o.loss)}, log: slog.Default()},
 	}
 	for i := range acts {
-		if err := rack.Preflight(acts[i].rackConfig()); err != nil {
+		if err := rack.Preflight(acts[i].rackConfig(o.streams)); err != nil {
 			return err
 		}
 	}

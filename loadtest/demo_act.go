@@ -26,28 +26,31 @@ type demoAct struct {
 
 // demoResult is what an act leaves to be judged and told.
 type demoResult struct {
-	took     time.Duration
-	last     []train.Epoch // of each rank
-	stats    []worker.Stats
-	mode     xdp.Mode
-	counters map[string]uint64
-	faults   faults.Counters
+	took   time.Duration
+	last   []train.Epoch // of each rank
+	stats  []worker.Stats
+	mode   xdp.Mode
+	levels levels
+	faults faults.Counters
 }
 
 // rackConfig is the rack that the act plays on.
-func (a *demoAct) rackConfig() rack.Config {
-	return rack.Config{Workers: a.training.Workers, Elements: demoElements, Rate: demoRate, Faults: a.faults, Log: a.log}
+func (a *demoAct) rackConfig(s streams) rack.Config {
+	return rack.Config{
+		Workers: a.training.Workers, Elements: demoElements, Rate: demoRate, Faults: a.faults, Log: a.log,
+		Tor: rack.Tor{Kind: rack.TorSoft, Slots: demoSlots, Command: torProcess(s)},
+	}
 }
 
 // run builds the rack, trains, and takes the rack down again.
 func (a *demoAct) run(ctx context.Context, s streams) (result *demoResult, err error) {
-	r, err := rack.New(ctx, a.rackConfig())
+	r, err := rack.New(ctx, a.rackConfig(s))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	result = &demoResult{mode: r.Mode()}
-	if err := r.AddJob(demoJob); err != nil {
+	if err := r.AddJob(ctx, demoJob); err != nil {
 		return nil, err
 	}
 	began := time.Now()
@@ -55,16 +58,22 @@ func (a *demoAct) run(ctx context.Context, s streams) (result *demoResult, err e
 		return nil, err
 	}
 	result.took = time.Since(began)
-	if result.counters, _, err = r.Counters(demoJob.ID); err != nil { // nobody but the workers is there to send packets of no job
+	home, _, err := r.Counters(demoJob.ID) // nobody but the workers is there to send packets of no job
+	if err != nil {
 		return nil, err
 	}
+	tor, err := r.TorCounters(ctx, demoJob.ID)
+	if err != nil {
+		return nil, err
+	}
+	result.levels = newLevels(tor, rack.TorCounters{}, home, nil)
 	result.faults, err = r.Faults()
 	return result, err
 }
 
 // train starts the worker processes and collects what they report, a line for each epoch.
 func (a *demoAct) train(ctx context.Context, r *rack.Rack, result *demoResult, s streams) error {
-	c, err := newCrew(r, s, []string{"demo-worker"})
+	c, err := newCrew(r, s, nil, []string{"demo-worker"})
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,11 @@ func (r *demoResult) print(out io.Writer) {
 	}
 	fmt.Fprintf(out, "  the workers sent %d packets (%.1f MB) and received %d (%.1f MB) in %.1f s; %d retransmissions, %d probes\n",
 		sent, float64(sentBytes)/1e6, received, float64(receivedBytes)/1e6, r.took.Seconds(), resends, probes)
-	fmt.Fprintf(out, "  the aggregator (XDP, %s mode) summed %d chunks\n  its counters: %s\n", r.mode, r.counters["published"], counted(r.counters))
+	l := r.levels
+	chunks := l.TorCompleted + l.HomePublished
+	fmt.Fprintf(out, "  the ToR, with memory for %d of %d chunks in flight, completed %d chunks (%.1f%%); the aggregator (XDP, %s mode) the %d that spilled (%.1f%%)\n",
+		demoSlots, demoJob.Window, l.TorCompleted, percent(int(l.TorCompleted), int(chunks)), r.mode, l.HomePublished, percent(int(l.HomePublished), int(chunks)))
+	fmt.Fprintf(out, "  the ToR's counters: %s\n  the aggregator's: %s\n", counted(l.Tor), counted(l.Home))
 	if n := r.faults.Uplink.Dropped + r.faults.Downlink.Dropped; n > 0 {
 		fmt.Fprintf(out, "  lost on purpose: %d of %d packets to the aggregator, %d of %d to the workers\n",
 			r.faults.Uplink.Dropped, r.faults.Uplink.Packets, r.faults.Downlink.Dropped, r.faults.Downlink.Packets)

@@ -19,6 +19,8 @@ type setup struct {
 	Seed     uint64        `json:"seed"`
 	// Batch is the most tensors that are reduced in a row.
 	Batch int `json:"batch"`
+	// Pause is how long the worker waits before each all-reduce: it is a straggler.
+	Pause worker.Duration `json:"pause,omitzero"`
 }
 
 // The orders.
@@ -55,9 +57,10 @@ type span struct {
 
 // wrong says where a result has a wrong bit.
 type wrong struct {
-	Rank      int `json:"rank"`
-	Iteration int `json:"iteration"`
-	Element   int `json:"element"` // the first one
+	Job       string `json:"job"`
+	Rank      int    `json:"rank"`
+	Iteration int    `json:"iteration"`
+	Element   int    `json:"element"` // the first one
 }
 
 // monotonic is the time of CLOCK_MONOTONIC in ns.

@@ -17,10 +17,10 @@ const blockChunks = 64
 
 // expect computes the sum of an iteration with the reference, from all workers' patterns,
 // on all cores.
-func expect(ctx context.Context, o *runOptions, iteration int, sum *sharedTensor, progress *Progress) error {
-	n := o.tensorElements()
-	block := blockChunks * o.elements
-	progress.Step("computing what the sum must be", (n+block-1)/block)
+func expect(ctx context.Context, t *task, iteration int, sum *sharedTensor, progress *Progress) error {
+	n := t.tensorElements()
+	block := blockChunks * t.options.elements
+	progress.Step("computing what the sum of job "+t.name+" must be", (n+block-1)/block)
 	work, working := errgroup.WithContext(ctx)
 	work.SetLimit(runtime.GOMAXPROCS(0))
 	for from := 0; from < n; from += block {
@@ -29,7 +29,7 @@ func expect(ctx context.Context, o *runOptions, iteration int, sum *sharedTensor
 		}
 		work.Go(func() error {
 			defer progress.Advance(1)
-			return expectBlock(o, iteration, sum, from, min(from+block, n))
+			return expectBlock(t, iteration, sum, from, min(from+block, n))
 		})
 	}
 	if err := work.Wait(); err != nil {
@@ -39,9 +39,9 @@ func expect(ctx context.Context, o *runOptions, iteration int, sum *sharedTensor
 }
 
 // expectBlock computes the elements [from, to); from is the start of a chunk.
-func expectBlock(o *runOptions, iteration int, sum *sharedTensor, from, to int) error {
-	if o.dtype == typeInt32 {
-		contributions := contribute(o, to-from, func(p pattern, to []int32) { p.fillInt32(to, from, iteration) })
+func expectBlock(t *task, iteration int, sum *sharedTensor, from, to int) error {
+	if t.options.dtype == typeInt32 {
+		contributions := contribute(t, to-from, func(p pattern, to []int32) { p.fillInt32(to, from, iteration) })
 		result, saturated, err := reference.ReduceInt32(contributions, wire.Sum)
 		if err != nil {
 			return err
@@ -52,8 +52,8 @@ func expectBlock(o *runOptions, iteration int, sum *sharedTensor, from, to int) 
 		copy(sum.int32s()[from:to], result)
 		return nil
 	}
-	contributions := contribute(o, to-from, func(p pattern, to []float32) { p.fillFloat32(to, from, iteration) })
-	result, err := reference.SumFloat32(contributions, o.elements)
+	contributions := contribute(t, to-from, func(p pattern, to []float32) { p.fillFloat32(to, from, iteration) })
+	result, err := reference.SumFloat32(contributions, t.options.elements)
 	if err != nil {
 		return err
 	}
@@ -62,11 +62,11 @@ func expectBlock(o *runOptions, iteration int, sum *sharedTensor, from, to int) 
 }
 
 // contribute makes all workers' contributions of n elements.
-func contribute[T any](o *runOptions, n int, fill func(pattern, []T)) [][]T {
-	all := make([][]T, o.workers)
+func contribute[T any](t *task, n int, fill func(pattern, []T)) [][]T {
+	all := make([][]T, t.workers())
 	for rank := range all {
 		all[rank] = make([]T, n)
-		fill(o.pattern(rank), all[rank])
+		fill(t.pattern(rank), all[rank])
 	}
 	return all
 }

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startLongRun starts spill-load on a rack and returns when it is all-reducing.
-func startLongRun(t *testing.T, more ...string) (cmd *exec.Cmd, stderr *bufio.Reader, workers []int) {
+// startLongRun starts spill-load on a rack and returns when it is all-reducing, with as many processes as it must have started.
+func startLongRun(t *testing.T, processes int, more ...string) (cmd *exec.Cmd, stderr *bufio.Reader, workers []int) {
 	t.Helper()
 	cmd = exec.Command("/proc/self/exe", "run", "--workers", "3", "--size", "4MB", "--rate", "50mbit", "--iterations", "100", "--warmup", "0")
 	cmd.Args = append(cmd.Args, more...)
@@ -39,8 +39,8 @@ func startLongRun(t *testing.T, more ...string) (cmd *exec.Cmd, stderr *bufio.Re
 		}
 	}
 	workers = children(t, cmd.Process.Pid)
-	if len(workers) != 3 {
-		t.Fatalf("%d worker processes, want 3", len(workers))
+	if len(workers) != processes {
+		t.Fatalf("%d processes, want %d", len(workers), processes)
 	}
 	return cmd, stderr, workers
 }
@@ -99,7 +99,7 @@ func watch(t *testing.T, pids []int) func() {
 func TestInterruptedRunStopsInOrder(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		t.Run(signal.String(), func(t *testing.T) {
-			cmd, stderr, workers := startLongRun(t)
+			cmd, stderr, workers := startLongRun(t, 4, "--tor", "soft")
 			ended := watch(t, workers)
 			if err := cmd.Process.Signal(signal); err != nil {
 				t.Fatal(err)
@@ -127,7 +127,7 @@ func TestInterruptedRunStopsInOrder(t *testing.T) {
 }
 
 func TestKilledRunLeavesNoWorker(t *testing.T) {
-	cmd, _, workers := startLongRun(t)
+	cmd, _, workers := startLongRun(t, 4, "--tor", "soft")
 	ended := watch(t, workers)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -140,7 +140,7 @@ func TestKilledRunLeavesNoWorker(t *testing.T) {
 
 // A run ends at once when a worker dies.
 func TestKilledWorkerIsNamed(t *testing.T) {
-	cmd, stderr, workers := startLongRun(t)
+	cmd, stderr, workers := startLongRun(t, 4, "--tor", "soft")
 	if err := unix.Kill(workers[1], unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestKilledWorkerIsNamed(t *testing.T) {
 
 // A worker that hangs is neither waited for without end nor left behind; the others name its rank.
 func TestHangingWorkerIsNamed(t *testing.T) {
-	cmd, stderr, workers := startLongRun(t, "--silence", "500ms")
+	cmd, stderr, workers := startLongRun(t, 3, "--silence", "500ms")
 	ended := watch(t, workers)
 	if err := unix.Kill(workers[2], unix.SIGSTOP); err != nil {
 		t.Fatal(err)

@@ -3,8 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"spillway/loadtest/rack"
 )
@@ -16,20 +17,10 @@ const (
 	noticeBase, noticeEach = time.Millisecond, 100 * time.Microsecond
 )
 
-// A session is a rack with a crew that is ready to all-reduce.
-type session struct {
-	options  *runOptions
-	rack     *rack.Rack
-	crew     *crew
-	progress *Progress
-	batch    int
-	report   *Report
-}
-
-// measure builds the rack, runs all iterations and returns the report. Nothing is
+// measure builds the rack, runs all iterations of all jobs and returns the report. Nothing is
 // left of it, whatever it returns.
 func measure(ctx context.Context, o *runOptions, s streams, progress *Progress) (report *Report, err error) {
-	config := o.rack()
+	config := o.rack(s)
 	if err := rack.Preflight(config); err != nil {
 		return nil, err
 	}
@@ -39,128 +30,124 @@ func measure(ctx context.Context, o *runOptions, s streams, progress *Progress) 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	if err := r.AddJob(o.job()); err != nil {
-		return nil, err
-	}
-	expected, err := newSharedTensor(o.tensorElements())
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, expected.close()) }()
-	if err := expect(ctx, o, 0, expected, progress); err != nil {
-		return nil, err
-	}
-	c, err := newCrew(r, s, []string{"worker"}, expected.file)
-	if err != nil {
-		return nil, err
-	}
-	m := &session{options: o, rack: r, crew: c, progress: progress, report: newReport(o, r)}
-	m.batch = int(min(max(batchBytes/int64(o.size), 1), int64(max(o.iterations, o.warmup))))
-	if err := m.begin(ctx); err != nil {
-		return nil, err
-	}
-	return m.report, m.iterate(ctx)
-}
-
-// begin makes the workers join the job.
-func (m *session) begin(ctx context.Context) error {
-	m.progress.Step("starting the workers", 0)
-	_, err := m.crew.ask(ctx, func(rank int) any {
-		return setup{
-			Params:   m.rack.Params(m.options.job(), rank),
-			Type:     m.options.dtype,
-			Elements: m.options.tensorElements(),
-			Seed:     m.options.seed,
-			Batch:    m.batch,
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	go func() { // ends with the measurement
+		select {
+		case err := <-r.TorFailed():
+			fail(err)
+		case <-ctx.Done():
 		}
-	})
-	return err
+	}()
+	tasks := o.tasks()
+	for i := range tasks {
+		if err := r.AddJob(ctx, tasks[i].job()); err != nil {
+			return nil, err
+		}
+	}
+	m := &measurement{options: o, rack: r, progress: progress, report: newReport(o, r)}
+	for i := range tasks {
+		expected, err := newSharedTensor(tasks[i].tensorElements())
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, expected.close()) }()
+		if err := expect(ctx, &tasks[i], 0, expected, progress); err != nil {
+			return nil, err
+		}
+		c, err := newCrew(r, s, tasks[i].hosts, []string{"worker"}, expected.file)
+		if err != nil {
+			return nil, err
+		}
+		m.sessions = append(m.sessions, &session{task: &tasks[i], rack: r, crew: c, progress: progress})
+	}
+	return m.report, m.run(ctx)
 }
 
-// iterate warms up, measures, and completes the report.
-func (m *session) iterate(ctx context.Context) error {
-	o := m.options
-	m.progress.Step("warming up", o.warmup)
-	if _, err := m.reduce(ctx, 0, o.warmup); err != nil {
+// A measurement is a rack with the sessions of all its jobs.
+type measurement struct {
+	options  *runOptions
+	rack     *rack.Rack
+	sessions []*session
+	progress *Progress
+	report   *Report
+}
+
+// run warms up, measures, and completes the report. Between its steps all jobs wait for each other.
+func (m *measurement) run(ctx context.Context) error {
+	m.progress.Step("starting the workers", 0)
+	if err := m.together(ctx, (*session).begin); err != nil {
 		return err
 	}
-	before, err := m.crew.tell(ctx, order{Do: orderStats})
-	if err != nil {
+	m.progress.Step("warming up", m.options.warmup*len(m.sessions))
+	if err := m.together(ctx, (*session).warmUp); err != nil {
 		return err
 	}
-	m.progress.Step("all-reducing", o.iterations)
-	times, err := m.reduce(ctx, o.warmup, o.iterations)
-	if err != nil {
+	if err := m.together(ctx, (*session).prepare); err != nil {
 		return err
 	}
-	after, err := m.crew.tell(ctx, order{Do: orderStats})
-	if err != nil {
+	if err := m.reduce(ctx); err != nil {
 		return err
 	}
-	for rank := range after {
-		m.report.Workers = append(m.report.Workers, *after[rank].Stats)
-		m.report.Retransmissions += after[rank].Stats.Retransmissions - before[rank].Stats.Retransmissions
+	if err := m.together(ctx, (*session).finish); err != nil {
+		return err
 	}
-	m.report.setTimes(times)
+	for _, s := range m.sessions {
+		m.report.addJob(s)
+	}
 	return m.report.setCounters(m.rack)
 }
 
-// reduce does the iterations [first, first+count) and returns their times.
-func (m *session) reduce(ctx context.Context, first, count int) ([]time.Duration, error) {
-	var times []time.Duration
-	for count > 0 {
-		batch := min(count, m.batch)
-		spans, err := m.reduceBatch(ctx, first, batch)
-		if err != nil {
-			return nil, fmt.Errorf("iterations %d to %d: %w", first, first+batch-1, err)
-		}
-		times = append(times, spans...)
-		first, count = first+batch, count-batch
+// together does a step of all sessions at once. The first that fails ends the others.
+func (m *measurement) together(ctx context.Context, step func(*session, context.Context) error) error {
+	all, ctx := errgroup.WithContext(ctx)
+	for _, s := range m.sessions {
+		all.Go(func() error { return step(s, ctx) })
 	}
-	return times, nil
+	return all.Wait()
 }
 
-// reduceBatch does a batch in a row, between filling the tensors in and checking them.
-func (m *session) reduceBatch(ctx context.Context, first, count int) ([]time.Duration, error) {
-	if _, err := m.crew.tell(ctx, order{Do: orderFill, First: first, Count: count}); err != nil {
-		return nil, err
+// reduce is what is measured: each job from its own start on, while the ToR is rebooted if it is to be.
+func (m *measurement) reduce(ctx context.Context) error {
+	total, workers := 0, 0
+	for _, s := range m.sessions {
+		total, workers = total+s.task.count, workers+s.task.workers()
 	}
+	m.progress.Step("all-reducing", total)
 	now, err := monotonic()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	notice := noticeBase + noticeEach*time.Duration(m.options.workers)
-	answers, err := m.crew.tell(ctx, order{Do: orderStart, At: now + int64(notice)})
-	if err != nil {
-		return nil, err
-	}
-	checked, err := m.crew.tell(ctx, order{Do: orderCheck})
-	if err != nil {
-		return nil, err
-	}
-	for _, a := range checked {
-		m.report.Wrong = append(m.report.Wrong, a.Wrong...)
-	}
-	m.progress.Advance(count)
-	return durations(answers, count)
+	begin := now + int64(noticeBase+noticeEach*time.Duration(workers))
+	reducing, stop := context.WithCancel(ctx)
+	defer stop()
+	rebooting := make(chan error, 1)
+	go func() { rebooting <- m.rebootTor(reducing) }()
+	err = m.together(ctx, func(s *session, ctx context.Context) error {
+		return s.measure(ctx, begin+int64(s.task.start))
+	})
+	stop()
+	return errors.Join(err, <-rebooting)
 }
 
-// durations are from the first worker's start to the last one's end.
-func durations(answers []answer, count int) ([]time.Duration, error) {
-	times := make([]time.Duration, count)
-	for i := range times {
-		start, end := int64(0), int64(0)
-		for rank, a := range answers {
-			if len(a.Spans) != count {
-				return nil, fmt.Errorf("worker %d reports %d all-reduces of %d", rank, len(a.Spans), count)
-			}
-			s := a.Spans[i]
-			if rank == 0 || s.Start < start {
-				start = s.Start
-			}
-			end = max(end, s.End)
-		}
-		times[i] = time.Duration(end - start)
+// rebootTor kills the ToR and starts it again, as often as it is asked for or until the context ends.
+func (m *measurement) rebootTor(ctx context.Context) error {
+	if m.options.torReboots == 0 {
+		return nil
 	}
-	return times, nil
+	every := time.NewTicker(m.options.torRebootEvery)
+	defer every.Stop()
+	for m.report.TorReboots < m.options.torReboots {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-every.C:
+		}
+		// A reboot that has begun is finished: the workers' last words go through the ToR as well.
+		if err := m.rack.RebootTor(context.WithoutCancel(ctx)); err != nil {
+			return err
+		}
+		m.report.TorReboots++
+	}
+	return nil
 }

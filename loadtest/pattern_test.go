@@ -39,7 +39,7 @@ func TestPatternDiffers(t *testing.T) {
 func TestExpectedSums(t *testing.T) {
 	for _, dtype := range []string{typeFloat32, typeInt32} {
 		for _, workers := range []int{1, 3, 64} {
-			o := &runOptions{workers: workers, size: 4 * 5000, elements: 64, dtype: dtype, seed: 9}
+			o := &(&runOptions{workers: workers, size: 4 * 5000, elements: 64, dtype: dtype, seed: 9}).tasks()[0]
 			sum := expected(t, o, 0)
 			for _, iteration := range []int{0, 1, 7, 8, 12} {
 				result := expected(t, o, iteration)
@@ -68,7 +68,7 @@ func TestExpectedSums(t *testing.T) {
 }
 
 // expected is the reference's sum of the patterns of an iteration.
-func expected(t *testing.T, o *runOptions, iteration int) *sharedTensor {
+func expected(t *testing.T, o *task, iteration int) *sharedTensor {
 	t.Helper()
 	sum, err := newSharedTensor(o.tensorElements())
 	if err != nil {

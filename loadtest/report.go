@@ -36,10 +36,15 @@ type Report struct {
 	WireShare       *float64 `json:"wire_share"`
 	Retransmissions uint64   `json:"retransmissions"`
 
+	// Jobs are all jobs; the figures above are of the first.
+	Jobs         []JobReport `json:"jobs"`
+	AverageJCTMS float64     `json:"average_jct_ms"`
+	TorReboots   int         `json:"tor_reboots"`
+
 	Correct bool    `json:"correct"`
 	Wrong   []wrong `json:"wrong"`
 
-	// Counters are the aggregator's of the job, Unassigned those of packets of no job.
+	// Counters are the aggregator's of all jobs and the whole run, Unassigned those of packets of no job.
 	Counters   map[string]uint64 `json:"counters"`
 	Unassigned map[string]uint64 `json:"unassigned_counters"`
 	Workers    []worker.Stats    `json:"workers"`
@@ -52,35 +57,45 @@ type Report struct {
 
 // ReportConfig is what was asked for.
 type ReportConfig struct {
-	Workers     int          `json:"workers"`
-	SizeBytes   int64        `json:"size_bytes"`
-	Type        string       `json:"dtype"`
-	Elements    int          `json:"elements"`
-	Window      int          `json:"window"`
-	RateBPS     uint64       `json:"rate_bps"`      // 0: unshaped
-	HomeRateBPS uint64       `json:"home_rate_bps"` // 0: unshaped
-	Unicast     bool         `json:"unicast"`
-	Faults      faults.Rates `json:"faults"`
-	Iterations  int          `json:"iterations"`
-	Warmup      int          `json:"warmup"`
-	Seed        uint64       `json:"seed"`
+	Workers     int    `json:"workers"`
+	SizeBytes   int64  `json:"size_bytes"`
+	Type        string `json:"dtype"`
+	Elements    int    `json:"elements"`
+	Window      int    `json:"window"`
+	RateBPS     uint64 `json:"rate_bps"`      // 0: unshaped
+	HomeRateBPS uint64 `json:"home_rate_bps"` // 0: unshaped
+	Unicast     bool   `json:"unicast"`
+	Tor         string `json:"tor"`
+	// TorSlots is the ToR's memory in chunks.
+	TorSlots     int          `json:"tor_slots"`
+	TorPartition string       `json:"tor_partition"`
+	Preempt      bool         `json:"preempt"`
+	Faults       faults.Rates `json:"faults"`
+	Iterations   int          `json:"iterations"`
+	Warmup       int          `json:"warmup"`
+	Seed         uint64       `json:"seed"`
 }
 
 func newReport(o *runOptions, r *rack.Rack) *Report {
+	first := o.tasks()[0]
 	return &Report{
 		Config: ReportConfig{
-			Workers:     o.workers,
-			SizeBytes:   int64(o.size),
-			Type:        o.dtype,
-			Elements:    o.elements,
-			Window:      o.window,
-			RateBPS:     uint64(o.rate),
-			HomeRateBPS: uint64(o.homeRate),
-			Unicast:     o.unicast,
-			Faults:      o.rack().Faults,
-			Iterations:  o.iterations,
-			Warmup:      o.warmup,
-			Seed:        o.seed,
+			Workers:      o.workers,
+			SizeBytes:    int64(first.size),
+			Type:         o.dtype,
+			Elements:     o.elements,
+			Window:       o.window,
+			RateBPS:      uint64(o.rate),
+			HomeRateBPS:  uint64(o.homeRate),
+			Unicast:      o.unicast,
+			Faults:       o.faults(),
+			Tor:          o.tor,
+			TorSlots:     o.slots(),
+			TorPartition: o.torPartition,
+			Preempt:      o.preempt == switchOn,
+			Iterations:   first.count,
+			Warmup:       o.warmup,
+			Seed:         o.seed,
 		},
 		Wrong:   []wrong{},
 		XDPMode: string(r.Mode()),
@@ -116,8 +131,15 @@ func (c *ReportConfig) idealTime() time.Duration {
 
 // setCounters reads what rack and aggregator counted.
 func (r *Report) setCounters(from *rack.Rack) (err error) {
-	if r.Counters, r.Unassigned, err = from.Counters(jobID); err != nil {
-		return err
+	r.Counters = map[string]uint64{}
+	for _, j := range r.Jobs {
+		var counters map[string]uint64
+		if counters, r.Unassigned, err = from.Counters(j.ID); err != nil {
+			return err
+		}
+		for name, n := range counters {
+			r.Counters[name] += n
+		}
 	}
 	if r.Drops, err = from.Drops(); err != nil {
 		return err
@@ -165,6 +187,7 @@ func (r *Report) writeTable(w io.Writer) error {
 	} else {
 		row("correct", "NO: %d wrong results", len(r.Wrong))
 	}
+	r.writeJobs(row)
 	row("aggregator", "%s", counted(r.Counters))
 	row("packets of no job", "%s", counted(r.Unassigned))
 	if r.Config.Faults.Any() {

@@ -100,11 +100,11 @@ func TestDurations(t *testing.T) {
 		{Spans: []span{{Start: 100, End: 200}, {Start: 210, End: 300}}},
 		{Spans: []span{{Start: 90, End: 180}, {Start: 220, End: 330}}},
 	}
-	got, err := durations(answers, 2)
-	if err != nil || !slices.Equal(got, []time.Duration{110, 120}) {
-		t.Errorf("got %v, %v", got, err)
+	got, all, err := durations(answers, 2, 80)
+	if err != nil || !slices.Equal(got, []time.Duration{110, 120}) || all != 250 {
+		t.Errorf("got %v, %v, %v", got, all, err)
 	}
-	if _, err := durations(answers, 3); err == nil {
+	if _, _, err := durations(answers, 3, 80); err == nil {
 		t.Error("a missing span goes unnoticed")
 	}
 }

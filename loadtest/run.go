@@ -12,7 +12,6 @@ import (
 	"spillway/loadtest/quantity"
 	"spillway/loadtest/rack"
 	"spillway/wire"
-	"spillway/worker"
 	"spillway/worker/engine"
 	"spillway/xdp"
 )
@@ -20,8 +19,8 @@ import (
 // maxTensor in elements is the protocol's limit (section 5).
 const maxTensor = 1<<31 - 1
 
-// jobID is that of the run's one job.
-const jobID = 1
+// maxIterations of a job, and of the warm-up before.
+const maxIterations = 1_000_000
 
 // runOptions are the flags of `run`.
 type runOptions struct {
@@ -33,6 +32,12 @@ type runOptions struct {
 	elements, window         int
 	iterations, warmup       int
 	unicast                  bool
+	tor, torPartition        string
+	torSlots                 slotsFlag
+	preempt                  string
+	torReboots               int
+	torRebootEvery           time.Duration
+	jobs                     jobsFlag
 	dtype                    string
 	seed                     uint64
 	minRTO, maxRTO, silence  time.Duration
@@ -54,6 +59,18 @@ sum computed apart from the code under test.
   sudo spill-load run --size 4kB --iterations 1000 --rate unshaped
   sudo spill-load run --loss 1% --duplicate 1% --reorder 1%
   sudo spill-load run --elements 832 --unicast --output json | jq .p50_ms
+  sudo spill-load run --tor soft --tor-slots 32                the ToR sums 32 of 256 chunks, the rest spills
+  sudo spill-load run --tor soft --tor-slots 64 --tor-partition shared --warmup 1 \
+    --jobs name=a,priority=100,size=10MB,count=5 --jobs name=b,size=10MB,count=5,start=5ms,straggler=20ms
+
+A job's description is key=value, with commas between; what it leaves out is the run's.
+  name       in the report (1, 2, …)
+  priority   1 (least) to 127; it decides who gets a slot of the ToR (64)
+  size       of its tensors (--size)
+  count      all-reduces (--iterations)
+  start      so long after the first moment of the measurement (0s)
+  straggler  its last worker pauses so long before each all-reduce (0s)
+  on         the workers that it runs on, like 0-3 (all)
 
 What the figures mean:
   p50_ms, p99_ms    time of an all-reduce: from the moment the first worker begins
@@ -67,6 +84,14 @@ What the figures mean:
                     pass at once, so a tensor of that order can exceed 1. Null on unshaped links.
   retransmissions   packets the workers sent again, warm-up not counted
   counters          what the aggregator counted over the whole run, by reason
+  jobs[]            the same of each job (above: of the first), and, warm-up not counted:
+    jct_ms          completion time: from its start until its last worker has its last result
+    tor_share       share of the contributions (DATA packets of workers) summed in the ToR
+    spill_share     share that the ToR passed on to the aggregator as they were
+    preempted       partial sums that a more urgent chunk put out of their slot
+    resent          packets the workers sent again
+    home_packets    packets that came to the aggregator
+A ToR that is rebooted forgets what it counted since the last look, just before.
 
 Small tensors are reduced in batches of at most 64 MB, without a pause between
 iterations; fill-in and checks happen between batches. Faults are thrown per packet, at
@@ -84,6 +109,13 @@ each worker's port, each way. SIGINT and SIGTERM stop all in order; the exit cod
 			&cli.IntFlag{Name: "window", Aliases: []string{"w"}, Value: 255, Usage: "chunks a worker has in flight", Destination: &o.window},
 			&cli.IntFlag{Name: "iterations", Aliases: []string{"i"}, Value: 10, Usage: "all-reduces that count", Destination: &o.iterations},
 			&cli.IntFlag{Name: "warmup", Value: 2, Usage: "all-reduces before them", Destination: &o.warmup},
+			&cli.StringFlag{Name: "tor", Value: string(rack.TorNone), Usage: "`KIND` of ToR: soft, none (a bridge) or bmv2", Destination: &o.tor},
+			&cli.GenericFlag{Name: "tor-slots", Value: &o.torSlots, Usage: "`CHUNKS` that the ToR's memory holds, or all that can be in flight"},
+			&cli.StringFlag{Name: "tor-partition", Value: partitionPrivate, Usage: "`HOW` jobs have the ToR's memory: private (equal parts) or shared", Destination: &o.torPartition},
+			&cli.StringFlag{Name: "preempt", Value: switchOn, Usage: "`on` or off: whether in shared memory a more urgent chunk takes a slot", Destination: &o.preempt},
+			&cli.IntFlag{Name: "tor-reboots", Usage: "how often the ToR is killed and started again while all-reducing", Destination: &o.torReboots},
+			&cli.DurationFlag{Name: "tor-reboot-every", Value: 300 * time.Millisecond, Usage: "time between those", Destination: &o.torRebootEvery},
+			&cli.GenericFlag{Name: "jobs", Value: &o.jobs, Usage: "`JOBS` at once: how many, or one's description, again for each"},
 			&cli.BoolFlag{Name: "unicast", Usage: "publish a copy to each worker instead of one multicast packet", Destination: &o.unicast},
 			&cli.StringFlag{Name: "dtype", Value: typeFloat32, Usage: "`TYPE` of the elements: float32 or int32", Destination: &o.dtype},
 			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of the tensors' contents", Destination: &o.seed},
@@ -106,8 +138,9 @@ func (o *runOptions) validate() error {
 		{"workers", o.workers, 1, rack.MaxWorkers},
 		{"elements", o.elements, wire.MinElements, wire.MaxElements},
 		{"window", o.window, 1, engine.MaxWindow},
-		{"iterations", o.iterations, 1, 1_000_000},
-		{"warmup", o.warmup, 0, 1_000_000},
+		{"iterations", o.iterations, 1, maxIterations},
+		{"warmup", o.warmup, 0, maxIterations},
+		{"tor-reboots", o.torReboots, 0, 1000},
 	} {
 		if limit.value < limit.least || limit.value > limit.most {
 			return usagef("run: --%s is %d, want %d to %d", limit.name, limit.value, limit.least, limit.most)
@@ -119,6 +152,12 @@ func (o *runOptions) validate() error {
 	if o.size%elementSize != 0 || o.size/elementSize > maxTensor {
 		return usagef("run: --size is %d bytes, want a multiple of %d up to %d", o.size, elementSize, maxTensor*elementSize)
 	}
+	if err := o.checkTasks(); err != nil {
+		return err
+	}
+	if err := o.checkTor(); err != nil {
+		return err
+	}
 	if o.dtype != typeFloat32 && o.dtype != typeInt32 {
 		return usagef("run: --dtype %q is neither %s nor %s", o.dtype, typeFloat32, typeInt32)
 	}
@@ -127,24 +166,18 @@ func (o *runOptions) validate() error {
 			return usagef("run: --%s is too short", name)
 		}
 	}
-	config := o.rack()
+	config := o.rack(streams{})
 	if err := config.Validate(); err != nil {
 		return usagef("run: %v", err)
 	}
 	return checkOutput(o.output)
 }
 
-func (o *runOptions) tensorElements() int { return int(o.size / elementSize) }
-
-func (o *runOptions) pattern(rank int) pattern {
-	return pattern{seed: o.seed, rank: rank, workers: o.workers}
-}
-
 // rack is the configuration of the rack that the options ask for.
-func (o *runOptions) rack() rack.Config {
+func (o *runOptions) rack(s streams) rack.Config {
 	slots := xdp.DefaultSlots
 	for class := range slots {
-		slots[class] = max(slots[class], wire.RingSize(o.window))
+		slots[class] = max(slots[class], wire.RingSize(o.window)*uint32(len(o.tasks())))
 	}
 	return rack.Config{
 		Workers:    o.workers,
@@ -152,26 +185,17 @@ func (o *runOptions) rack() rack.Config {
 		Rate:       uint64(o.rate),
 		HomeRate:   uint64(o.homeRate),
 		Aggregator: xdp.Config{Slots: slots},
-		Faults: faults.Rates{
-			Loss:      float64(o.loss),
-			Duplicate: float64(o.duplicate),
-			Reorder:   float64(o.reorder),
-			ECN:       float64(o.ecn),
-		},
+		Faults:     o.faults(),
+		Tor:        o.torConfig(s),
 	}
 }
 
-// job is the run's one job. The cookie is no secret here.
-func (o *runOptions) job() rack.Job {
-	return rack.Job{
-		ID:         jobID,
-		Generation: 1,
-		Cookie:     0x5b111e5,
-		Window:     o.window,
-		Unicast:    o.unicast,
-		MinRTO:     worker.Duration(o.minRTO),
-		MaxRTO:     worker.Duration(o.maxRTO),
-		Silence:    worker.Duration(o.silence),
+func (o *runOptions) faults() faults.Rates {
+	return faults.Rates{
+		Loss:      float64(o.loss),
+		Duplicate: float64(o.duplicate),
+		Reorder:   float64(o.reorder),
+		ECN:       float64(o.ecn),
 	}
 }
 
@@ -196,8 +220,8 @@ func run(ctx context.Context, o *runOptions, s streams) error {
 	}
 	if !report.Correct {
 		w := report.Wrong[0]
-		return fmt.Errorf("%d results have wrong bits, the first at rank %d, iteration %d, element %d",
-			len(report.Wrong), w.Rank, w.Iteration, w.Element)
+		return fmt.Errorf("%d results have wrong bits, the first at rank %d of job %s, iteration %d, element %d",
+			len(report.Wrong), w.Rank, w.Job, w.Iteration, w.Element)
 	}
 	return nil
 }

@@ -135,19 +135,21 @@ func (w *participant) fill() {
 
 // start all-reduces the tensors one after the other, from a time that all workers were told.
 func (w *participant) start(ctx context.Context, at int64) (answer, error) {
-	now, err := monotonic()
-	if err != nil {
+	if err := waitUntil(ctx, at); err != nil {
 		return answer{}, err
-	}
-	begin := time.NewTimer(time.Duration(at - now))
-	defer begin.Stop()
-	select {
-	case <-begin.C:
-	case <-ctx.Done():
-		return answer{}, context.Cause(ctx)
 	}
 	a := answer{Spans: make([]span, w.count)}
 	for i := range a.Spans {
+		if pause := w.setup.Pause; pause > 0 {
+			now, err := monotonic()
+			if err != nil {
+				return answer{}, err
+			}
+			if err := waitUntil(ctx, now+int64(pause)); err != nil {
+				return answer{}, err
+			}
+		}
+		var err error
 		if a.Spans[i].Start, err = monotonic(); err != nil {
 			return answer{}, err
 		}
@@ -162,6 +164,22 @@ func (w *participant) start(ctx context.Context, at int64) (answer, error) {
 		}
 	}
 	return a, nil
+}
+
+// waitUntil waits for a moment of the monotonic clock, in ns.
+func waitUntil(ctx context.Context, at int64) error {
+	now, err := monotonic()
+	if err != nil {
+		return err
+	}
+	moment := time.NewTimer(time.Duration(at - now))
+	defer moment.Stop()
+	select {
+	case <-moment.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func (w *participant) allReduce(ctx context.Context, i int) error {

@@ -29,10 +29,25 @@ type Faults struct {
 	Base, Jitter, Late int64
 }
 
-// Fabric is a switch with a link to each node. Multicast goes to every node
-// that joined the group, but not back to its sender.
+// Switch is what stands between the links.
+type Switch interface {
+	// Forward takes a frame that arrived on a node's link and says what leaves on which.
+	Forward(from netip.Addr, frame []byte) ([]Departure, error)
+}
+
+// Departure is a frame that a switch sends to a node.
+type Departure struct {
+	To    netip.Addr
+	Frame []byte
+}
+
+// Fabric is a switch with a link to each node. Unless it has another Switch, it
+// forwards, and multicast goes to every node that joined the group, but not
+// back to its sender.
 type Fabric struct {
 	Faults Faults
+	Switch Switch
+	Longer map[netip.Addr]int64 // nanoseconds that a node's link takes beyond Faults.Base
 	rand   *rand.Rand
 	now    int64
 	events events
@@ -118,26 +133,39 @@ func (f *Fabric) Run(limit time.Duration, done func() bool) error {
 func (f *Fabric) send(from netip.Addr, frames [][]byte) {
 	for _, frame := range frames {
 		f.Frames++
-		f.cross(frame, func(frame []byte) { f.forward(from, frame) })
+		f.cross(from, frame, func(frame []byte) error { return f.forward(from, frame) })
 	}
 }
 
-// forward is the switch: from the sender's link to the receivers'.
-func (f *Fabric) forward(from netip.Addr, frame []byte) {
-	to := netip.AddrFrom4([4]byte(frame[30:34]))
-	receivers := []netip.Addr{to}
-	if to.IsMulticast() {
-		receivers = f.groups[to]
+// forward is what the switch does: from the sender's link to the receivers'.
+func (f *Fabric) forward(from netip.Addr, frame []byte) error {
+	departures, err := f.plain(from, frame), error(nil)
+	if f.Switch != nil {
+		departures, err = f.Switch.Forward(from, frame)
 	}
-	for _, addr := range receivers {
-		node, ok := f.nodes[addr]
-		if !ok || addr == from {
-			continue
+	for _, d := range departures {
+		if node, ok := f.nodes[d.To]; ok {
+			f.cross(d.To, d.Frame, func(frame []byte) error {
+				f.deliver(node, frame)
+				return nil
+			})
 		}
-		f.cross(frame, func(frame []byte) {
-			f.deliver(node, frame)
-		})
 	}
+	return err
+}
+
+// plain is the switch that only forwards.
+func (f *Fabric) plain(from netip.Addr, frame []byte) (out []Departure) {
+	to := netip.AddrFrom4([4]byte(frame[30:34]))
+	if !to.IsMulticast() {
+		return []Departure{{to, frame}}
+	}
+	for _, addr := range f.groups[to] {
+		if addr != from {
+			out = append(out, Departure{addr, frame})
+		}
+	}
+	return out
 }
 
 func (f *Fabric) deliver(node Node, frame []byte) {
@@ -152,8 +180,8 @@ func (f *Fabric) deliver(node Node, frame []byte) {
 	})
 }
 
-// cross takes a frame over one link, if it survives, and hands copies on.
-func (f *Fabric) cross(frame []byte, arrive func([]byte)) {
+// cross takes a frame over a node's link, if it survives, and hands copies on.
+func (f *Fabric) cross(link netip.Addr, frame []byte, arrive func([]byte) error) {
 	if f.rand.Float64() < f.Faults.Loss {
 		f.Lost++
 		return
@@ -165,7 +193,7 @@ func (f *Fabric) cross(frame []byte, arrive func([]byte)) {
 	}
 	for range copies {
 		own := append([]byte(nil), frame...)
-		delay := f.Faults.Base
+		delay := f.Faults.Base + f.Longer[link]
 		if f.Faults.Jitter > 0 {
 			delay += f.rand.Int64N(f.Faults.Jitter)
 		}
@@ -177,7 +205,7 @@ func (f *Fabric) cross(frame []byte, arrive func([]byte)) {
 			f.Marked++
 			mark(own)
 		}
-		f.At(f.now+delay, func(int64) error { arrive(own); return nil })
+		f.At(f.now+delay, func(int64) error { return arrive(own) })
 	}
 }
 

@@ -3,7 +3,6 @@ package sim
 import (
 	"errors"
 	"math/rand/v2"
-	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -12,18 +11,18 @@ import (
 	"spillway/worker/engine"
 )
 
-// trio is three workers and the compiled aggregator on a fabric without faults.
+// trio is three workers and the compiled aggregator on a fabric.
 type trio struct {
 	fabric  *Fabric
-	home    *Home
 	workers []*Worker
 }
 
 func newTrio(t *testing.T, faults Faults) *trio {
 	t.Helper()
-	s := Scenario{Seed: 1, Workers: 3, Elements: 64, Window: 8, HomePorts: 1}
-	group := netip.MustParseAddr("239.77.0.1")
-	home, err := s.home(aggregator, 0, group)
+	j := Job{Workers: 3, Elements: 64, Window: 8, HomePorts: 1}
+	kit := takeKit(t)
+	identity := j.identity(1, 0, kit.Job)
+	home, err := NewHome(kit.Aggregator, identity)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,17 +31,14 @@ func newTrio(t *testing.T, faults Faults) *trio {
 			t.Error(err)
 		}
 	})
-	x := &trio{fabric: NewFabric(rand.New(rand.NewPCG(1, 1)), faults), home: home}
+	x := &trio{fabric: NewFabric(rand.New(rand.NewPCG(1, 1)), faults)}
 	x.fabric.Add(home)
 	for rank := range 3 {
-		w, err := NewWorker(workerAddr(rank), workerPort, home.job.Home, 64, engine.Config{
-			Job: 0, Generation: home.job.Generation, Cookie: home.job.Cookie, Rank: rank, Workers: 3, Elements: 64, Window: 8,
-			HomePorts: 1, MinRTO: 1e6, MaxRTO: 50e6, Silence: int64(2 * time.Second),
-		})
+		w, err := j.worker(&identity, 0, rank, 64, 2*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
-		x.fabric.Add(w, group)
+		x.fabric.Add(w, identity.Group)
 		x.workers = append(x.workers, w)
 	}
 	return x

@@ -13,7 +13,10 @@ const HeaderBytes = 14 + 20 + 8
 func NewFrame(src, dst netip.AddrPort, payload int) []byte {
 	b := make([]byte, HeaderBytes+payload)
 	s, d := src.Addr().As4(), dst.Addr().As4()
-	copy(b, []byte{2, 0, d[0], d[1], d[2], d[3], 2, 0, s[0], s[1], s[2], s[3], 8, 0})
+	from, to := macOf(src.Addr()), macOf(dst.Addr())
+	copy(b, to[:])
+	copy(b[6:], from[:])
+	b[12] = 8
 	ip := b[14:34]
 	ip[0], ip[1], ip[8], ip[9] = 0x45, 2, 64, 17 // ECT(0)
 	binary.BigEndian.PutUint16(ip[2:], uint16(len(b)-14))
@@ -24,6 +27,15 @@ func NewFrame(src, dst netip.AddrPort, payload int) []byte {
 	binary.BigEndian.PutUint16(b[36:], dst.Port())
 	binary.BigEndian.PutUint16(b[38:], uint16(8+payload))
 	return b
+}
+
+// macOf is the Ethernet address of a node or a group; for groups RFC 1112, section 6.4.
+func macOf(addr netip.Addr) [6]byte {
+	a := addr.As4()
+	if addr.IsMulticast() {
+		return [6]byte{1, 0, 0x5e, a[1] & 0x7f, a[2], a[3]}
+	}
+	return [6]byte{2, 0, a[0], a[1], a[2], a[3]}
 }
 
 // checksum is RFC 1071's over a header of an even number of bytes.

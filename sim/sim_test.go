@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -14,66 +15,83 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", 2000, "how many seeds TestSeeds runs")
+	seeds = flag.Int("seeds", 2700, "how many seeds TestSeeds runs")
 	first = flag.Uint64("first", 1, "the first of them")
 )
 
-var aggregator *xdp.Aggregator
-
-// lanes are how many runs go on at once, each under a job id of its own.
-var lanes = runtime.GOMAXPROCS(0)
+// kits are the programs of as many runs as go on at once; take one and give it back.
+var kits chan *Kit
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	var err error
-	if aggregator, err = xdp.Load(xdp.Config{MaxJobs: uint32(lanes), Ports: 4}); err != nil {
+	code := 1
+	defer func() { os.Exit(code) }()
+	lanes := runtime.GOMAXPROCS(0)
+	aggregator, err := xdp.Load(xdp.Config{MaxJobs: uint32(lanes * mostJobs), Ports: 4})
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "%+v\n", err)
-		os.Exit(1)
+		return
 	}
-	code := m.Run()
-	if err := aggregator.Close(); err != nil {
+	kits = make(chan *Kit, lanes)
+	for lane := range lanes {
+		kit, err := NewKit(aggregator, uint16(lane*mostJobs))
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "%+v\n", err)
+			return
+		}
+		kits <- kit
+	}
+	code = m.Run()
+	var errs []error
+	for range lanes {
+		errs = append(errs, (<-kits).Close())
+	}
+	if err := errors.Join(append(errs, aggregator.Close())...); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
-	os.Exit(code)
+}
+
+// takeKit is a kit for the length of a test.
+func takeKit(t *testing.T) *Kit {
+	kit := <-kits
+	t.Cleanup(func() { kits <- kit })
+	return kit
 }
 
 // TestSeeds: whatever a seed does to the network, every worker ends with the
 // same, right sums. A failing seed is named; -seeds 1 -first SEED repeats it.
 func TestSeeds(t *testing.T) {
-	ids := make(chan uint16, lanes)
-	for id := range lanes {
-		ids <- uint16(id)
-	}
 	var mu sync.Mutex
 	var total Outcome
-	var wiped, failed int
+	var wiped, rebooted, withTor, twoJobs, failed int
 	var g errgroup.Group
-	g.SetLimit(lanes)
+	g.SetLimit(cap(kits))
 	for i := range uint64(*seeds) {
 		seed := *first + i
 		g.Go(func() error {
-			id := <-ids
-			defer func() { ids <- id }()
-			o, err := Draw(seed).Run(aggregator, id)
+			kit := <-kits
+			defer func() { kits <- kit }()
+			s := Draw(seed)
+			o, err := s.Run(kit)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
 				failed++
 				t.Errorf("seed %d (make sim SEEDS=1 FIRST=%d): %v", seed, seed, err)
 			}
-			total.Frames += o.Frames
-			total.Lost += o.Lost
-			total.Duplicated += o.Duplicated
-			total.Reordered += o.Reordered
-			total.Marked += o.Marked
-			total.Resends += o.Resends
-			total.Probes += o.Probes
-			total.SolicitAnswers += o.SolicitAnswers
-			total.Wipes += o.Wipes
-			total.Time = max(total.Time, o.Time)
+			total.Add(o)
 			if o.Wipes > 0 {
 				wiped++
+			}
+			if o.Reboots > 0 {
+				rebooted++
+			}
+			if s.Tor != nil {
+				withTor++
+			}
+			if len(s.Jobs) > 1 {
+				twoJobs++
 			}
 			if n := i + 1; n%500 == 0 {
 				t.Logf("%d seeds", n)
@@ -84,27 +102,39 @@ func TestSeeds(t *testing.T) {
 	if err := g.Wait(); err != nil {
 		t.Error(err)
 	}
-	t.Logf("%d seeds from %d, %d failed; %d frames, %d lost, %d duplicated, %d reordered, %d marked; %d resends, %d probes, %d results given back; %d wipes in %d runs; longest run %v",
-		*seeds, *first, failed, total.Frames, total.Lost, total.Duplicated, total.Reordered, total.Marked,
-		total.Resends, total.Probes, total.SolicitAnswers, total.Wipes, wiped, total.Time)
+	t.Logf("%d seeds from %d, %d with a ToR, %d of them with two jobs, %d failed; %d frames, %d lost, %d duplicated, %d reordered, %d marked; %d resends, %d probes, %d results given back; %d wipes in %d runs; %d reboots in %d runs; longest run %v",
+		*seeds, *first, withTor, twoJobs, failed, total.Frames, total.Lost, total.Duplicated, total.Reordered, total.Marked,
+		total.Resends, total.Probes, total.SolicitAnswers, total.Wipes, wiped, total.Reboots, rebooted, total.Time)
+	t.Logf("%d of %d results from the ToR; its events: %v", total.TorChunks, total.Chunks, total.Events)
 	// A simulation in which nothing goes wrong would prove nothing.
-	if *seeds >= 100 && (total.Lost == 0 || total.Duplicated == 0 || total.Reordered == 0 || total.Marked == 0 || total.SolicitAnswers == 0 || wiped == 0) {
+	if *seeds < 100 {
+		return
+	}
+	if total.Lost == 0 || total.Duplicated == 0 || total.Reordered == 0 || total.Marked == 0 || total.SolicitAnswers == 0 || wiped == 0 || rebooted == 0 {
 		t.Error("some kind of trouble never happened")
+	}
+	for _, event := range []string{
+		"claimed", "merged", "completed", "preempts", "spilled", "resend_evicted", "passed", "duplicate", "overlap", "freed", "forwarded", "unknown_job",
+	} {
+		if total.Events[event] == 0 {
+			t.Errorf("the ToR's event %q never happened", event)
+		}
 	}
 }
 
 // TestRepeats: a seed gives the same run every time.
 func TestRepeats(t *testing.T) {
-	for _, seed := range []uint64{3, 17, 42} {
-		one, err := Draw(seed).Run(aggregator, 0)
+	kit := takeKit(t)
+	for _, seed := range []uint64{3, 17, 42, 43, 44, 45, 46} {
+		one, err := Draw(seed).Run(kit)
 		if err != nil {
 			t.Fatal(err)
 		}
-		two, err := Draw(seed).Run(aggregator, 0)
+		two, err := Draw(seed).Run(kit)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if one != two {
+		if !one.Equal(two) {
 			t.Errorf("seed %d: %+v, then %+v", seed, one, two)
 		}
 	}

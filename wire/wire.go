@@ -23,7 +23,8 @@ const (
 	// ElementSize is the length of one int32 element.
 	ElementSize = 4
 	// MinElements and MaxElements bound a job's E, which is a multiple of
-	// ElementStep. The last chunk of a tensor may carry fewer.
+	// ElementStep. Workers pad shorter chunks with zeros to a multiple of it
+	// (Padded).
 	MinElements = 32
 	MaxElements = 832
 	ElementStep = 32
@@ -34,6 +35,8 @@ const (
 	MaxChildren = 64
 	// BasePort is the default first UDP port of a home.
 	BasePort = 9700
+	// NoSlot is the slot of chunks that no ToR sums.
+	NoSlot = 0xffff
 )
 
 // Type says what a packet is.
@@ -116,7 +119,7 @@ type Header struct {
 	Seq        uint32 // 12: chunk number, serial arithmetic (RFC 1982)
 	Bitmap     uint64 // 16: contribution bitmap
 	Elems      uint16 // 24: elements in the payload; 0 for header-only types
-	Slot       uint16 // 26: ToR slot index, from the region given at join; 0 without a ToR
+	Slot       uint16 // 26: ToR slot index, from the region given at join; NoSlot: not for the ToR
 }
 
 // Errors of Decode. Each names one reason, the same the data plane counts drops by.
@@ -201,6 +204,10 @@ func (h *Header) validate(length int) error {
 	}
 	return nil
 }
+
+// Padded is the length of a chunk of n elements as workers send it: the next
+// multiple of ElementStep, the granularity of a ToR's parser.
+func Padded(n int) int { return (n + ElementStep - 1) / ElementStep * ElementStep }
 
 // SeqBefore reports whether a comes before b in serial-number arithmetic (RFC 1982).
 func SeqBefore(a, b uint32) bool { return int32(a-b) < 0 }

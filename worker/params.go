@@ -26,8 +26,10 @@ type Params struct {
 	// Elements is E, the elements of a full chunk: a multiple of 32 from 32 to 832, such that 56 + 4E bytes fit the MTU.
 	Elements int `json:"elements"`
 	// Window is W, the chunks in flight.
-	Window   int   `json:"window"`
-	Priority uint8 `json:"priority,omitempty"`
+	Window int `json:"window"`
+	// Priority is the urgency of the job's chunks in the ToR, 1 to 127 if Tor is set; Tor is the job's share of the ToR's slots, if it has one.
+	Priority uint8      `json:"priority,omitempty"`
+	Tor      *TorRegion `json:"tor,omitempty"`
 	// Home is the aggregator's address and first port; HomePorts the number of its ports, a power of two (0 is 1).
 	Home      netip.AddrPort `json:"home"`
 	HomePorts uint16         `json:"home_ports,omitempty"`
@@ -43,6 +45,9 @@ type Params struct {
 	MaxRTO  Duration `json:"max_rto,omitzero"`
 	Silence Duration `json:"silence,omitzero"`
 }
+
+// TorRegion is the part of the ToR's slots that a job was given.
+type TorRegion = engine.TorRegion
 
 // Defaults of the times in Params.
 const (
@@ -119,7 +124,7 @@ func (p Params) Validate() error {
 func (p Params) engine() engine.Config {
 	return engine.Config{
 		Job: p.Job, Generation: p.Generation, Cookie: p.Cookie, Rank: p.Rank, Workers: p.Workers, Elements: p.Elements, Window: p.Window,
-		Priority: p.Priority, HomePorts: p.HomePorts, MinRTO: int64(p.MinRTO), MaxRTO: int64(p.MaxRTO), Silence: int64(p.Silence),
+		Priority: p.Priority, Tor: p.Tor, HomePorts: p.HomePorts, MinRTO: int64(p.MinRTO), MaxRTO: int64(p.MaxRTO), Silence: int64(p.Silence),
 	}
 }
 

@@ -380,6 +380,18 @@ func TestFileSource(t *testing.T) {
 	if p.Rank != 3 || p.MinRTO != Duration(2*time.Millisecond) || p.withDefaults().MaxRTO != DefaultMaxRTO || p.Home.Port() != 9700 || p.Group.String() != "239.1.2.3" || p.Addr.IsValid() {
 		t.Errorf("read %+v", p)
 	}
+	if p.Tor != nil {
+		t.Errorf("a ToR region that the file does not have: %+v", p.Tor)
+	}
+	write(`{"job":1,"workers":4,"elements":32,"window":128,"home":"10.0.0.1:9700","worker_port":9800,"priority":5,
+		"tor":{"base":64,"slots":16,"period":128,"offset":3}}`)
+	if p, err = FileSource(path).Params(t.Context(), 3); err != nil || p.Validate() != nil || p.Tor == nil || *p.Tor != (TorRegion{Base: 64, Slots: 16, Period: 128, Offset: 3}) {
+		t.Errorf("read %+v with a ToR region: %v, %v", p, err, p.Validate())
+	}
+	write(`{"tor":{"size":3}}`)
+	if _, err := FileSource(path).Params(t.Context(), 0); err == nil || !strings.Contains(err.Error(), "size") {
+		t.Errorf("unknown field of the ToR region: %v", err)
+	}
 	write(`{"jobs":1}`)
 	if _, err := FileSource(path).Params(t.Context(), 0); err == nil || !strings.Contains(err.Error(), "jobs") {
 		t.Errorf("unknown field: %v", err)
@@ -412,6 +424,13 @@ func TestValidateNamesWhatIsWrong(t *testing.T) {
 		"own address fe80:": func(p *Params) { p.Addr = netip.MustParseAddr("fe80::1") },
 		"is the home's":     func(p *Params) { p.Addr = p.Home.Addr() },
 		"silence":           func(p *Params) { p.Silence = -1 },
+		"priority 0 of a":   func(p *Params) { p.Tor = &TorRegion{Slots: 4, Period: 4} },
+		"priority 128 of a": func(p *Params) { p.Tor, p.Priority = &TorRegion{Slots: 4, Period: 4}, 128 },
+		"tor slots 3 is":    func(p *Params) { p.Tor, p.Priority = &TorRegion{Slots: 3, Period: 4}, 1 },
+		"tor base 6 is":     func(p *Params) { p.Tor, p.Priority = &TorRegion{Base: 6, Slots: 4, Period: 4}, 1 },
+		"below 65535":       func(p *Params) { p.Tor, p.Priority = &TorRegion{Base: 65534, Slots: 2, Period: 4}, 1 },
+		"tor period 5":      func(p *Params) { p.Tor, p.Priority = &TorRegion{Slots: 4, Period: 5}, 1 },
+		"from the window":   func(p *Params) { p.Tor, p.Priority, p.Window = &TorRegion{Slots: 4, Period: 8}, 1, 9 },
 		"retransmission":    func(p *Params) { p.MinRTO, p.MaxRTO = 5, 4 },
 	} {
 		p := good

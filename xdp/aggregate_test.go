@@ -36,7 +36,7 @@ func TestSum(t *testing.T) {
 					t.Fatalf("E %d, elems %d: got %v, want %v", e, elems, got.elements, want)
 				}
 				wantHeader := h
-				wantHeader.Type, wantHeader.Bitmap = wire.Result, 7
+				wantHeader.Type, wantHeader.Bitmap, wantHeader.Priority = wire.Result, 7, 0
 				if got.header != wantHeader {
 					t.Errorf("header %+v, want %+v", got.header, wantHeader)
 				}

@@ -25,7 +25,7 @@ type Config struct {
 }
 
 // DefaultMaxJobs is the number of jobs an aggregator has room for unless told
-// otherwise. A job costs about 5 kB of maps besides its slots (64 members and
+// otherwise. A job costs about 5 kB of maps besides its slots (65 members, 64
 // replicas, and counters for each CPU).
 const DefaultMaxJobs = 256
 
@@ -100,7 +100,7 @@ func (c Config) apply(spec *ebpf.CollectionSpec) error {
 	}
 	entries := map[string]uint32{
 		"jobs": c.MaxJobs, "counters": c.MaxJobs + 1,
-		"members": c.MaxJobs * wire.MaxChildren, "replicas": c.MaxJobs * wire.MaxChildren,
+		"members": c.MaxJobs * maxMembers, "replicas": c.MaxJobs * wire.MaxChildren,
 		"slots": c.Slots.total(),
 	}
 	for class, elements := range classElements {

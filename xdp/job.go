@@ -42,11 +42,20 @@ type Job struct {
 // Member is a source address of a job.
 type Member struct {
 	Addr netip.Addr
-	Bits uint64 // what packets from Addr may carry; one bit for a worker
-	// MAC and Ifindex say where copies for this member go; unicast jobs need them.
+	Bits uint64 // what packets from Addr may carry; one bit for a worker, all of the job's for its ToR
+	// MAC and Ifindex say where copies for this member go; unicast jobs need them of every worker. A ToR has neither: it is sent nothing.
 	MAC     net.HardwareAddr
 	Ifindex int
 }
+
+// maxMembers is 64 workers and the ToR, which sends partial sums.
+const maxMembers = wire.MaxChildren + 1
+
+// aggregates reports whether the member sends partial sums.
+func (m *Member) aggregates() bool { return m.Bits&(m.Bits-1) != 0 }
+
+// addressed reports whether copies can go to the member.
+func (m *Member) addressed() bool { return len(m.MAC) != 0 || m.Ifindex != 0 }
 
 // installed is a job that is in the maps.
 type installed struct {
@@ -73,10 +82,11 @@ func (j *Job) Validate() error {
 		return fmt.Errorf("job %d: no worker port", j.ID)
 	case j.Group.IsValid() && (!j.Group.Is4() || !j.Group.IsMulticast()):
 		return fmt.Errorf("job %d: group %v: want an IPv4 multicast address", j.ID, j.Group)
-	case len(j.Members) > wire.MaxChildren:
-		return fmt.Errorf("job %d: %d members: want at most %d", j.ID, len(j.Members), wire.MaxChildren)
+	case len(j.Members) > maxMembers:
+		return fmt.Errorf("job %d: %d members: want at most %d workers and a ToR", j.ID, len(j.Members), wire.MaxChildren)
 	}
 	var covered uint64
+	var copies int
 	seen := make(map[netip.Addr]bool)
 	for _, m := range j.Members {
 		switch {
@@ -88,11 +98,17 @@ func (j *Job) Validate() error {
 			return fmt.Errorf("job %d: member %v is the home itself", j.ID, m.Addr)
 		case m.Bits == 0 || m.Bits&^wire.FullBitmap(j.Workers) != 0:
 			return fmt.Errorf("job %d: member %v: bits %#x of a job of %d workers", j.ID, m.Addr, m.Bits, j.Workers)
-		case !j.Group.IsValid() && (len(m.MAC) != 6 || m.Ifindex <= 0):
+		case !j.Group.IsValid() && (len(m.MAC) != 6 || m.Ifindex <= 0) && (m.addressed() || !m.aggregates()):
 			return fmt.Errorf("job %d: member %v: a job without a multicast group needs its MAC address and interface", j.ID, m.Addr)
+		}
+		if m.addressed() {
+			copies++
 		}
 		seen[m.Addr] = true
 		covered |= m.Bits
+	}
+	if copies > wire.MaxChildren {
+		return fmt.Errorf("job %d: copies go to %d members: want at most %d", j.ID, copies, wire.MaxChildren)
 	}
 	if covered != wire.FullBitmap(j.Workers) {
 		return fmt.Errorf("job %d: nobody may send bits %#x", j.ID, wire.FullBitmap(j.Workers)&^covered)
@@ -142,20 +158,22 @@ func (a *Aggregator) install(j *Job, in *installed) error {
 	if err := a.clearCounters(uint32(j.ID)); err != nil {
 		return err
 	}
-	for i, m := range j.Members {
+	var replicas uint32
+	for _, m := range j.Members {
 		key := aggregatorMemberKey{Addr: networkOrder(m.Addr), Job: uint32(j.ID)}
 		if err := a.objects.Members.Put(key, aggregatorMember{Bits: m.Bits}); err != nil {
 			return fmt.Errorf("member %v: %w", m.Addr, err)
 		}
 		in.members = append(in.members, key)
-		if j.Group.IsValid() {
+		if j.Group.IsValid() || !m.addressed() {
 			continue
 		}
 		copyTo := aggregatorReplica{Addr: networkOrder(m.Addr), Ifindex: uint32(m.Ifindex)}
 		copy(copyTo.Mac[:], m.MAC)
-		if err := a.objects.Replicas.Put(uint32(j.ID)*wire.MaxChildren+uint32(i), copyTo); err != nil {
+		if err := a.objects.Replicas.Put(uint32(j.ID)*wire.MaxChildren+replicas, copyTo); err != nil {
 			return fmt.Errorf("replica %v: %w", m.Addr, err)
 		}
+		replicas++
 	}
 	job := aggregatorJob{
 		Full:        wire.FullBitmap(j.Workers),
@@ -170,7 +188,7 @@ func (a *Aggregator) install(j *Job, in *installed) error {
 		Bound:       bound(j.Workers),
 		Class:       uint8(in.class),
 		Generation:  j.Generation,
-		Replicas:    uint8(len(j.Members)),
+		Replicas:    uint8(replicas),
 		Active:      1,
 	}
 	if j.Group.IsValid() {

@@ -92,6 +92,21 @@ func TestJobValidate(t *testing.T) {
 		{"window 0", func(j *Job) { j.Window = 0 }},
 		{"0 workers", func(j *Job) { j.Workers = 0 }},
 		{"65 workers", func(j *Job) { j.Workers = 65 }},
+		{"want at most 64 workers and a ToR", func(j *Job) {
+			*j = torJob(64)
+			j.Members = append(j.Members, Member{Addr: workerAddr(100), Bits: 3})
+		}},
+		{"copies go to 65 members", func(j *Job) {
+			*j = torJob(64)
+			for i := range j.Members {
+				j.Members[i].Ifindex = 1
+			}
+		}},
+		{"needs its MAC address and interface", func(j *Job) {
+			*j = torJob(3)
+			j.Group, j.Members = netip.Addr{}, j.Members[3:]
+			j.Members[0].Ifindex = 1
+		}},
 		{"home", func(j *Job) { j.Home = netip.AddrPort{} }},
 		{"3 home ports", func(j *Job) { j.HomePorts = 3 }},
 		{"home ports 9700 to 9701", func(j *Job) { j.HomePorts = 2 }},
@@ -152,6 +167,51 @@ func TestAddAndRemove(t *testing.T) {
 	var value aggregatorMember
 	if entries := a.objects.Members.Iterate(); entries.Next(&key, &value) {
 		t.Errorf("member %+v was left behind", key)
+	}
+}
+
+// TestFullJob: 64 workers and a ToR fit, with a multicast group and without; the ToR is sent no copies.
+func TestFullJob(t *testing.T) {
+	for _, unicast := range []bool{false, true} {
+		j := torJob(64)
+		if unicast {
+			j.Group = netip.Addr{}
+			for i := range 64 {
+				j.Members[i].MAC, j.Members[i].Ifindex = workerMAC(i), 1
+			}
+			j.Members[0], j.Members[64] = j.Members[64], j.Members[0] // the order does not matter
+		}
+		a := load(t, j)
+		var in aggregatorJob
+		if err := a.objects.Jobs.Lookup(uint32(j.ID), &in); err != nil {
+			t.Fatal(err)
+		}
+		if want := map[bool]uint8{true: 64}[unicast]; in.Replicas != want {
+			t.Errorf("unicast %t: copies go to %d members, want %d", unicast, in.Replicas, want)
+		}
+		for i := range uint32(in.Replicas) {
+			var to aggregatorReplica
+			if err := a.objects.Replicas.Lookup(uint32(j.ID)*wire.MaxChildren+i, &to); err != nil || to.Addr == networkOrder(workerAddr(tor)) || to.Addr == 0 {
+				t.Errorf("copy %d goes to %#x: %v", i, to.Addr, err)
+			}
+		}
+		h, x := data(0, 3, 1)
+		h.Bitmap = wire.FullBitmap(64) &^ (1 << 63)
+		send(t, a, frame(tor, h, x), Drop)
+		before := counters(t, a)
+		h.Bitmap = 1 << 63
+		f := frame(63, h, x)
+		if unicast {
+			if verdict, _, err := a.Process(f); verdict != Pass || err != nil {
+				t.Errorf("verdict %d, error %v", verdict, err)
+			}
+		} else {
+			send(t, a, f, Transmit)
+		}
+		expectCounters(t, before, counters(t, a), "data", "merged", "published")
+		if err := a.RemoveJob(7); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

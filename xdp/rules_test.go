@@ -40,7 +40,7 @@ func runSteps(t *testing.T, a *Aggregator, steps []step) {
 				t.Errorf("%s: answer %v flags %#x bitmap %#x, want %v %#x %#x", s.name,
 					g.Type, g.Flags, g.Bitmap, s.want.Type, s.want.Flags, s.want.Bitmap)
 			}
-			if g.Job != 7 || g.Generation != 3 || g.Cookie != 0xfeedbeef || g.Seq != s.header.Seq || g.Slot != 0x1234 || g.Priority != 9 || g.Op != s.header.Op {
+			if g.Job != 7 || g.Generation != 3 || g.Cookie != 0xfeedbeef || g.Seq != s.header.Seq || g.Slot != 0x1234 || g.Priority != wantPriority(g.Type) || g.Op != s.header.Op {
 				t.Errorf("%s: answer %+v does not repeat %+v", s.name, g, s.header)
 			}
 			if !slices.Equal(got.elements, s.sum) {
@@ -69,12 +69,21 @@ func packet(typ wire.Type, rank int, seq uint32, bitmap uint64, flags wire.Flags
 	return h
 }
 
-// wideJob lets every member send any bits, as behind a ToR that adds partly.
-func wideJob(n int) Job {
-	j := testJob(n, 32)
-	for i := range j.Members {
-		j.Members[i].Bits = wire.FullBitmap(n)
+// wantPriority is that of an answer: a RESULT of a home has none, the others repeat the question's.
+func wantPriority(t wire.Type) uint8 {
+	if t == wire.Result {
+		return 0
 	}
+	return 9
+}
+
+// tor is the "rank" whose address is the ToR's, 10.77.0.253.
+const tor = 252
+
+// torJob is a job with a ToR, which may send any bits: partial sums.
+func torJob(n int) Job {
+	j := testJob(n, 32)
+	j.Members = append(j.Members, Member{Addr: workerAddr(tor), Bits: wire.FullBitmap(n)})
 	return j
 }
 
@@ -110,18 +119,31 @@ func TestRules(t *testing.T) {
 			{"claim", 2, packet(D, 2, 5, 4, resend, 2), []int32{1, 2}, solicit(4), nil, true, []string{"data", "claimed", "solicited"}},
 		}},
 		{"partial sums", []step{
-			{"two at once", 0, packet(D, 0, 5, 3, 0, 2), []int32{3, 3}, wire.Header{}, nil, false, []string{"data", "claimed"}},
+			{"two at once", tor, packet(D, 0, 5, 3, 0, 2), []int32{3, 3}, wire.Header{}, nil, false, []string{"data", "claimed"}},
 			{"subset", 1, packet(D, 1, 5, 2, 0, 2), []int32{2, 2}, pending(3), nil, false, []string{"data", "pending"}},
-			{"overlap", 1, packet(D, 1, 5, 6, 0, 2), []int32{6, 6}, wire.Header{}, nil, false, []string{"data", "overlap"}},
+			{"overlap", tor, packet(D, 1, 5, 6, 0, 2), []int32{6, 6}, wire.Header{}, nil, false, []string{"data", "overlap"}},
 			{"disjoint", 2, packet(D, 2, 5, 4, 0, 2), []int32{4, 4}, result(7), []int32{7, 7}, true, []string{"data", "merged", "published"}},
 		}},
 		{"superset replaces", []step{
 			{"one", 0, packet(D, 0, 5, 1, 0, 2), []int32{1, 1}, wire.Header{}, nil, false, []string{"data", "claimed"}},
-			{"superset", 1, packet(D, 1, 5, 3, 0, 2), []int32{3, 3}, wire.Header{}, nil, false, []string{"data", "replaced"}},
-			{"whole", 2, packet(D, 2, 5, 7, 0, 2), []int32{7, 7}, result(7), []int32{7, 7}, true, []string{"data", "replaced", "published"}},
+			{"superset", tor, packet(D, 1, 5, 3, 0, 2), []int32{3, 3}, wire.Header{}, nil, false, []string{"data", "replaced"}},
+			{"whole", tor, packet(D, 2, 5, 7, 0, 2), []int32{7, 7}, result(7), []int32{7, 7}, true, []string{"data", "replaced", "published"}},
 		}},
 		{"whole sum at once", []step{
-			{"claim and publish", 0, packet(D, 0, 5, 7, resend, 2), []int32{7, 8}, result(7), []int32{7, 8}, true, []string{"data", "claimed", "published"}},
+			{"claim and publish", tor, packet(D, 0, 5, 7, resend, 2), []int32{7, 8}, result(7), []int32{7, 8}, true, []string{"data", "claimed", "published"}},
+		}},
+		{"a ToR's duplicates", []step{
+			{"preempted", tor, packet(D, 0, 5, 3, 0, 2), []int32{3, 3}, wire.Header{}, nil, false, []string{"data", "claimed"}},
+			{"preempted again", tor, packet(D, 0, 5, 3, 0, 2), []int32{3, 3}, pending(3), nil, false, []string{"data", "pending"}},
+			{"taken along by a RESEND", tor, packet(D, 0, 5, 3, resend, 2), []int32{3, 3}, solicit(3), nil, true, []string{"data", "pending", "solicited"}},
+			{"overlap, taken along by a RESEND", tor, packet(D, 0, 5, 6, resend, 2), []int32{6, 6}, solicit(3), nil, true, []string{"data", "overlap", "solicited"}},
+			{"superset, taken along by a RESEND", tor, packet(D, 0, 5, 7, resend, 2), []int32{7, 7}, result(7), []int32{7, 7}, true, []string{"data", "replaced", "published"}},
+			{"preempted when all is done", tor, packet(D, 0, 5, 1, 0, 2), []int32{1, 1}, result(7), []int32{7, 7}, false, []string{"data", "result_resent"}},
+			{"taken along when all is done", tor, packet(D, 0, 5, 3, resend, 2), []int32{3, 3}, result(7), []int32{7, 7}, true, []string{"data", "result_resent"}},
+		}},
+		{"a ToR's partial sum, and RESENDs", []step{
+			{"a rank's own", 1, packet(D, 1, 5, 2, resend, 2), []int32{2, 2}, solicit(2), nil, true, []string{"data", "claimed", "solicited"}},
+			{"merge of what a RESEND took along", tor, packet(D, 0, 5, 5, resend, 2), []int32{5, 5}, result(7), []int32{7, 7}, true, []string{"data", "merged", "published"}},
 		}},
 		{"newer wins, older is stale", []step{
 			{"claim", 0, packet(D, 0, 5, 1, 0, 2), []int32{1, 2}, wire.Header{}, nil, false, []string{"data", "claimed"}},
@@ -130,7 +152,7 @@ func TestRules(t *testing.T) {
 			{"stale probe", 0, packet(P, 0, 5, 1, 0, 0), nil, wire.Header{}, nil, false, []string{"probe", "stale"}},
 			{"stale result", 0, packet(R, 0, 5, 7, 0, 2), []int32{9, 9}, wire.Header{}, nil, false, []string{"result", "stale"}},
 			{"probe of a newer one", 0, packet(P, 0, 5+32, 1, 0, 0), nil, pending(0), nil, false, []string{"probe", "pending"}},
-			{"finish", 0, packet(D, 0, 21, 5, 0, 2), []int32{10, 10}, result(7), []int32{15, 16}, true, []string{"data", "merged", "published"}},
+			{"finish", tor, packet(D, 0, 21, 5, 0, 2), []int32{10, 10}, result(7), []int32{15, 16}, true, []string{"data", "merged", "published"}},
 		}},
 		{"seq wraps", []step{
 			{"before", 0, packet(D, 0, 0xfffffff5, 1, 0, 2), []int32{1, 2}, wire.Header{}, nil, false, []string{"data", "claimed"}},
@@ -156,11 +178,11 @@ func TestRules(t *testing.T) {
 			{"late", 2, packet(D, 2, 5, 4, 0, 2), []int32{1, 2}, wire.Header{Type: R, Flags: wire.Partial, Bitmap: 3}, []int32{7, 8}, false, []string{"data", "result_resent"}},
 		}},
 		{"flags are collected", []step{
-			{"saturated partial sum", 0, packet(D, 0, 5, 3, wire.Saturated, 2), []int32{1, 2}, wire.Header{}, nil, false, []string{"data", "claimed"}},
+			{"saturated partial sum", tor, packet(D, 0, 5, 3, wire.Saturated, 2), []int32{1, 2}, wire.Header{}, nil, false, []string{"data", "claimed"}},
 			{"congestion on the way", 2, packet(D, 2, 5, 4, wire.ECN, 2), []int32{1, 2}, wire.Header{Type: R, Flags: wire.Saturated | wire.ECN, Bitmap: 7}, []int32{2, 4}, true, []string{"data", "merged", "published"}},
 		}},
 	} {
-		t.Run(c.name, func(t *testing.T) { runSteps(t, load(t, wideJob(3)), c.steps) })
+		t.Run(c.name, func(t *testing.T) { runSteps(t, load(t, torJob(3)), c.steps) })
 	}
 }
 

@@ -117,7 +117,7 @@ func checkData(t *testing.T, a *Aggregator, h wire.Header, packet []byte) {
 	}
 	got = send(t, a, vectorFrame(other), Transmit)
 	want := rest
-	want.Type, want.Bitmap, want.Flags = wire.Result, ^uint64(0), h.Flags&^wire.Resend
+	want.Type, want.Bitmap, want.Flags, want.Priority = wire.Result, ^uint64(0), h.Flags&^wire.Resend, 0
 	if got.header != want {
 		t.Errorf("RESULT %+v, want %+v", got.header, want)
 	}

@@ -50,6 +50,8 @@ type Config struct {
 	HomeRate uint64
 	// Faults are injected at every worker's port, each way.
 	Faults faults.Rates
+	// Tor is what stands at the top of the rack; its zero value is a bridge.
+	Tor Tor
 	// Aggregator sizes the aggregator; its zero value is xdp's default.
 	Aggregator xdp.Config
 	// Log takes the rack's messages; nil discards them.
@@ -79,6 +81,9 @@ func (c *Config) setDefaults() error {
 		}
 	}
 	if err := c.Faults.Validate(); err != nil {
+		return err
+	}
+	if err := c.Tor.setDefaults(c.Elements); err != nil {
 		return err
 	}
 	if c.Log == nil {

@@ -24,7 +24,7 @@ type Drops struct {
 func (r *Rack) Drops() (Drops, error) {
 	var d Drops
 	for i, worker := range r.workers {
-		if err := countDrops(worker, hostInterface, r.sw, r.ports[i].name, &d.Uplink, &d.Downlink); err != nil {
+		if err := countDrops(r.links[i], &d.Uplink, &d.Downlink); err != nil {
 			return Drops{}, err
 		}
 		full, err := worker.socketDrops()
@@ -33,40 +33,42 @@ func (r *Rack) Drops() (Drops, error) {
 		}
 		d.Sockets += full
 	}
-	err := countDrops(r.home, hostInterface, r.sw, r.homePort.name, &d.FromHome, &d.ToHome)
+	err := countDrops(r.homeLink, &d.FromHome, &d.ToHome)
 	return d, err
 }
 
-// countDrops adds what a link lost in each direction.
-func countDrops(a *namespace, nameA string, b *namespace, nameB string, fromA, fromB *uint64) error {
-	atA, err := dropsAt(a, nameA)
-	if err != nil {
-		return err
+// countDrops adds what a host's links lost in each direction.
+func countDrops(a attachment, fromHost, toHost *uint64) error {
+	for _, h := range a {
+		near, err := dropsAt(h.near)
+		if err != nil {
+			return err
+		}
+		far, err := dropsAt(h.far)
+		if err != nil {
+			return err
+		}
+		// Both ends of a veth count an XDP_TX that found no room.
+		*fromHost += near.queue + max(near.sent, far.arrived)
+		*toHost += far.queue + max(far.sent, near.arrived)
 	}
-	atB, err := dropsAt(b, nameB)
-	if err != nil {
-		return err
-	}
-	// Both ends of a veth count an XDP_TX that found no room.
-	*fromA += atA.queue + max(atA.sent, atB.arrived)
-	*fromB += atB.queue + max(atB.sent, atA.arrived)
 	return nil
 }
 
 // endDrops is what one end of a link counts: in its queue, when it sends, and when something arrives.
 type endDrops struct{ queue, sent, arrived uint64 }
 
-func dropsAt(host *namespace, name string) (d endDrops, err error) {
-	link, err := host.link.LinkByName(name)
+func dropsAt(at end) (d endDrops, err error) {
+	link, err := at.in.link.LinkByIndex(at.index)
 	if err != nil {
-		return d, fmt.Errorf("find interface %s of %s: %w", name, host.name, err)
+		return d, fmt.Errorf("find interface %s of %s: %w", at.name, at.in.name, err)
 	}
 	if s := link.Attrs().Statistics; s != nil {
 		d.sent, d.arrived = s.TxDropped, s.RxDropped
 	}
-	queues, err := host.link.QdiscList(link)
+	queues, err := at.in.link.QdiscList(link)
 	if err != nil {
-		return d, fmt.Errorf("list the queues of %s of %s: %w", name, host.name, err)
+		return d, fmt.Errorf("list the queues of %s of %s: %w", at.name, at.in.name, err)
 	}
 	for _, q := range queues {
 		if s := q.Attrs().Statistics; s != nil && s.Queue != nil && q.Attrs().Parent == netlink.HANDLE_ROOT {

@@ -12,6 +12,7 @@ import (
 
 	"spillway/loadtest/faults"
 	"spillway/wire"
+	"spillway/worker"
 	"spillway/xdp"
 )
 
@@ -20,14 +21,15 @@ type member struct {
 	conn *net.UDPConn
 	job  Job
 	rank int
+	tor  *worker.TorRegion // nil without a ToR
 }
 
-func join(t *testing.T, r *Rack, job Job, rank int) *member {
+func join(t *testing.T, r *Rack, job Job, rank, host int) *member {
 	t.Helper()
-	m := &member{job: job, rank: rank}
-	m.conn = socket(t, inWorker(r, rank), fmt.Sprintf("0.0.0.0:%d", workerPort))
+	m := &member{job: job, rank: rank, tor: r.Params(job, rank).Tor}
+	m.conn = socket(t, inWorker(r, host), fmt.Sprintf("0.0.0.0:%d", job.workerPort()))
 	if group := job.group(); group.IsValid() {
-		err := r.InWorker(rank, func() error {
+		err := r.InWorker(host, func() error {
 			eth, err := net.InterfaceByName(hostInterface)
 			if err != nil {
 				return err
@@ -44,7 +46,10 @@ func join(t *testing.T, r *Rack, job Job, rank int) *member {
 // packet is the member's DATA for a chunk.
 func (m *member) packet(seq uint32, elements []int32) []byte {
 	h := wire.Header{Version: wire.Version, Type: wire.Data, Job: m.job.ID, Generation: m.job.Generation, Cookie: m.job.Cookie,
-		Seq: seq, Bitmap: 1 << m.rank, Elems: uint16(len(elements))}
+		Seq: seq, Bitmap: 1 << m.rank, Elems: uint16(len(elements)), Slot: wire.NoSlot}
+	if g := m.tor; g != nil && seq%g.Period < uint32(g.Slots) {
+		h.Priority, h.Slot = DefaultPriority, g.Base+uint16(seq%g.Period+uint32(g.Offset))%g.Slots
+	}
 	packet := make([]byte, wire.HeaderSize, wire.MaxPacket)
 	h.Encode(packet)
 	for _, e := range elements {
@@ -95,12 +100,12 @@ func TestSumsThroughTheHome(t *testing.T) {
 					t.Errorf("mode %s", r.Mode())
 				}
 				job := Job{ID: 5, Generation: 2, Cookie: 77, Window: 32, Unicast: unicast}
-				if err := r.AddJob(job); err != nil {
+				if err := r.AddJob(t.Context(), job); err != nil {
 					t.Fatal(err)
 				}
 				members := make([]*member, workers)
 				for rank := range members {
-					members[rank] = join(t, r, job, rank)
+					members[rank] = join(t, r, job, rank, rank)
 				}
 				for seq := range uint32(chunks) {
 					for rank, m := range members {
@@ -142,12 +147,12 @@ func TestResultsCrossInBunches(t *testing.T) {
 			const workers, chunks, elements = 2, 16, 256
 			r := build(t, Config{Workers: workers, Elements: elements, Faults: rates})
 			job := Job{ID: 1, Window: 32}
-			if err := r.AddJob(job); err != nil {
+			if err := r.AddJob(t.Context(), job); err != nil {
 				t.Fatal(err)
 			}
 			var members []*member
 			for rank := range workers {
-				members = append(members, join(t, r, job, rank))
+				members = append(members, join(t, r, job, rank, rank))
 				option(t, members[rank].conn, unix.IPPROTO_UDP, unix.UDP_SEGMENT, wire.HeaderSize+4*elements)
 				option(t, members[rank].conn, unix.IPPROTO_UDP, unix.UDP_GRO, 1)
 			}
@@ -193,7 +198,7 @@ func TestResultsCrossInBunches(t *testing.T) {
 // packetsForwarded is how often the switch has sent something to worker 0.
 func packetsForwarded(t *testing.T, r *Rack) uint64 {
 	t.Helper()
-	link, err := r.sw.link.LinkByName(r.ports[0].name)
+	link, err := r.sw.link.LinkByIndex(r.links[0].port().index)
 	if err != nil {
 		t.Fatal(err)
 	}

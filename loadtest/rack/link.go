@@ -13,24 +13,38 @@ import (
 // hostInterface is the name of the one interface of a worker or aggregator.
 const hostInterface = "eth0"
 
-// A port is the switch's end of a link.
-type port struct {
+// An end is one end of a veth pair.
+type end struct {
+	in    *namespace
 	name  string
 	index int
 }
 
-// makeBridge makes the rack's switch. It floods multicast to all ports: the
+// A hop is a veth pair; near is the end on the host's side.
+type hop struct{ near, far end }
+
+// An attachment is how a host is joined to the switch: one hop to the bridge or to a port of the ToR, or
+// two with a cable between.
+type attachment []hop
+
+// host is the host's interface.
+func (a attachment) host() end { return a[0].near }
+
+// port is the end that the host's interface talks to: where its downlink is shaped and faults are injected.
+func (a attachment) port() end { return a[0].far }
+
+// makeBridge makes the rack's switch, or a cable. It floods multicast to all ports: the
 // rack's groups are the jobs, and every worker is in one.
-func makeBridge(sw *namespace, mtu int) (netlink.Link, error) {
+func makeBridge(sw *namespace, name string, mtu int) (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU = "rack", mtu
+	attrs.Name, attrs.MTU = name, mtu
 	snooping := false
 	bridge := &netlink.Bridge{LinkAttrs: attrs, MulticastSnooping: &snooping}
 	if err := sw.link.LinkAdd(bridge); err != nil {
-		return nil, fmt.Errorf("make the bridge: %w", err)
+		return nil, fmt.Errorf("make the bridge %s: %w", name, err)
 	}
 	if err := sw.link.LinkSetUp(bridge); err != nil {
-		return nil, fmt.Errorf("bring the bridge up: %w", err)
+		return nil, fmt.Errorf("bring the bridge %s up: %w", name, err)
 	}
 	// Without these a host's netfilter settings for bridges would apply to the rack.
 	for _, setting := range []string{"arptables", "iptables", "ip6tables"} {
@@ -41,48 +55,60 @@ func makeBridge(sw *namespace, mtu int) (netlink.Link, error) {
 	return bridge, nil
 }
 
-// connect joins a host's namespace to the bridge: a veth pair whose one end is
-// made in the host's namespace right away, its address, and a forwarding entry.
-func connect(sw *namespace, bridge netlink.Link, host *namespace, portName string, addr netip.Addr, mtu int) (port, error) {
-	mac := hardwareAddr(addr)
+// connect joins two namespaces with a veth pair, both ends up. The far end gets a bridge as its master, unless
+// that is nil; the near end gets a hardware address, unless that is nil.
+func connect(near *namespace, nearName string, mac net.HardwareAddr, far *namespace, farName string, bridge netlink.Link, mtu int) (hop, error) {
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU, attrs.MasterIndex = portName, mtu, bridge.Attrs().Index
+	attrs.Name, attrs.MTU = farName, mtu
+	if bridge != nil {
+		attrs.MasterIndex = bridge.Attrs().Index
+	}
 	veth := &netlink.Veth{
 		LinkAttrs:        attrs,
-		PeerName:         hostInterface,
+		PeerName:         nearName,
 		PeerHardwareAddr: mac,
-		PeerNamespace:    netlink.NsFd(int(host.handle)),
+		PeerNamespace:    netlink.NsFd(int(near.handle)),
 		PeerMTU:          uint32(mtu),
 	}
-	if err := sw.link.LinkAdd(veth); err != nil {
-		return port{}, fmt.Errorf("make the link of %s: %w", host.name, err)
+	if err := far.link.LinkAdd(veth); err != nil {
+		return hop{}, fmt.Errorf("make the link from %s to %s: %w", near.name, far.name, err)
 	}
-	at := port{name: portName, index: veth.Attrs().Index}
-	if err := sw.link.LinkSetUp(veth); err != nil {
-		return port{}, fmt.Errorf("bring the port of %s up: %w", host.name, err)
-	}
-	inside, err := host.link.LinkByName(hostInterface)
+	inside, err := near.link.LinkByName(nearName)
 	if err != nil {
-		return port{}, fmt.Errorf("find the interface of %s: %w", host.name, err)
+		return hop{}, fmt.Errorf("find interface %s of %s: %w", nearName, near.name, err)
+	}
+	if err := errors.Join(far.link.LinkSetUp(veth), near.link.LinkSetUp(inside)); err != nil {
+		return hop{}, fmt.Errorf("bring the link from %s to %s up: %w", near.name, far.name, err)
+	}
+	return hop{end{near, nearName, inside.Attrs().Index}, end{far, farName, veth.Attrs().Index}}, nil
+}
+
+// address gives a host its address.
+func address(at end, addr netip.Addr) error {
+	inside, err := at.in.link.LinkByIndex(at.index)
+	if err != nil {
+		return fmt.Errorf("find the interface of %s: %w", at.in.name, err)
 	}
 	ip := &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(prefixLength, 32)}
-	if err := host.link.AddrAdd(inside, &netlink.Addr{IPNet: ip}); err != nil {
-		return port{}, fmt.Errorf("give %s the address %s: %w", host.name, ip, err)
+	if err := at.in.link.AddrAdd(inside, &netlink.Addr{IPNet: ip}); err != nil {
+		return fmt.Errorf("give %s the address %s: %w", at.in.name, ip, err)
 	}
-	if err := host.link.LinkSetUp(inside); err != nil {
-		return port{}, fmt.Errorf("bring the interface of %s up: %w", host.name, err)
-	}
+	return nil
+}
+
+// addForwarding tells a bridge what hardware address is behind a port of it.
+func addForwarding(port end, mac net.HardwareAddr) error {
 	entry := &netlink.Neigh{
-		LinkIndex:    at.index,
+		LinkIndex:    port.index,
 		Family:       unix.AF_BRIDGE,
 		State:        netlink.NUD_NOARP,
 		Flags:        netlink.NTF_MASTER,
 		HardwareAddr: mac,
 	}
-	if err := sw.link.NeighSet(entry); err != nil {
-		return port{}, fmt.Errorf("forwarding entry of %s: %w", host.name, err)
+	if err := port.in.link.NeighSet(entry); err != nil {
+		return fmt.Errorf("forwarding entry of port %s: %w", port.name, err)
 	}
-	return at, nil
+	return nil
 }
 
 // introduce gives two hosts each other's hardware address.

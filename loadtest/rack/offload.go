@@ -10,24 +10,27 @@ import (
 // Offload settings by the names that the kernel gives them (ethtool -k).
 //
 // They are what makes packets cross the rack in bunches: a worker's datagrams
-// leave as one segmented super-packet, the home's RESULTs are coalesced where
-// they enter the bridge, and the worker's socket gets them in bunches again.
+// leave as one segmented super-packet, RESULTs are coalesced where they enter a
+// bridge, and the worker's socket gets them in bunches again.
 //
 // And they keep packets in order and safe. A veth whose peer has GRO on, and that has no TCP segmentation
 // itself, hands packets over in a ring, which is served in order and makes
 // the sender's queue wait when it is full. Otherwise packets go to the backlog of the
 // core that sends, which overtakes that of another core and drops when it is full.
 var (
-	hostOffload     = with(ring, settings{})
-	portOffload     = with(ring, settings{})
+	workerOffloads = offloads{host: ring, port: ring, cable: homePortOffload}
+	homeOffloads   = offloads{host: ring, port: homePortOffload, cable: ring}
+
 	homePortOffload = with(ring, settings{"rx-udp-gro-forwarding": true}) // coalesces what no local socket asked for
 
 	// With faults each packet must meet the dice on its own: nothing is coalesced
 	// before a worker's port, and nothing arrives at it unsegmented.
-	hostSingly     = with(ring, settings{"tx-generic-segmentation": false, "tx-udp-segmentation": false})
-	portSingly     = portOffload
+	workerSingly   = offloads{host: with(ring, settings{"tx-generic-segmentation": false, "tx-udp-segmentation": false}), port: ring, cable: homePortSingly}
 	homePortSingly = with(ring, settings{"rx-udp-gro-forwarding": false})
 )
+
+// offloads are the settings of a host's interface, of the end that it talks to, and of a cable's end that the ToR talks to.
+type offloads struct{ host, port, cable settings }
 
 // settings are offload features of an interface, on or off.
 type settings map[string]bool
@@ -52,23 +55,23 @@ func with(all ...settings) settings {
 
 // offload changes settings of an interface and checks that they took: the
 // kernel accepts a change that another setting then overrides.
-func offload(host *namespace, name string, want settings) error {
-	return host.do(func() error {
+func offload(at end, want settings) error {
+	return at.in.do(func() error {
 		e, err := ethtool.NewEthtool()
 		if err != nil {
-			return fmt.Errorf("open ethtool at %s: %w", host.name, err)
+			return fmt.Errorf("open ethtool at %s: %w", at.in.name, err)
 		}
 		defer e.Close()
-		if err := e.Change(name, want); err != nil {
-			return fmt.Errorf("offload settings of %s at %s: %w", name, host.name, err)
+		if err := e.Change(at.name, want); err != nil {
+			return fmt.Errorf("offload settings of %s at %s: %w", at.name, at.in.name, err)
 		}
-		now, err := e.Features(name)
+		now, err := e.Features(at.name)
 		if err != nil {
-			return fmt.Errorf("read the offload settings of %s at %s: %w", name, host.name, err)
+			return fmt.Errorf("read the offload settings of %s at %s: %w", at.name, at.in.name, err)
 		}
 		for setting, on := range want {
 			if now[setting] != on {
-				return fmt.Errorf("offload setting %s of %s at %s stays %t", setting, name, host.name, now[setting])
+				return fmt.Errorf("offload setting %s of %s at %s stays %t", setting, at.name, at.in.name, now[setting])
 			}
 		}
 		return nil

@@ -54,6 +54,11 @@ func Preflight(config Config) error {
 	if lack := checkKernel(); lack != nil {
 		lacks = append(lacks, *lack)
 	}
+	if config.Tor.Kind == TorBMv2 {
+		if _, lack := findBMv2(); lack != nil {
+			lacks = append(lacks, *lack)
+		}
+	}
 	n, err := newNamespace("the preflight")
 	if err != nil {
 		fix := "use a kernel with CONFIG_NET_NS"
@@ -115,7 +120,7 @@ func tryFeatures(n *namespace, config *Config) []Lack {
 		return false
 	}
 	try("bridges", module("CONFIG_BRIDGE", "bridge"), func() error {
-		_, err := makeBridge(n, config.mtu())
+		_, err := makeBridge(n, "bridge", config.mtu())
 		return err
 	})
 	const name = "try0"
@@ -127,11 +132,11 @@ func tryFeatures(n *namespace, config *Config) []Lack {
 		return lacks
 	}
 	try("generic receive offload on veth", "use Linux 5.15 or newer", func() error {
-		return offload(n, name, homePortOffload)
+		return offload(end{n, name, at.Attrs().Index}, homePortOffload)
 	})
 	if config.Rate != 0 || config.HomeRate != 0 {
 		try("the tbf queue that shapes links", module("CONFIG_NET_SCH_TBF", "sch_tbf")+", or leave the links unshaped", func() error {
-			return shape(n.link, at.Attrs().Index, minRate)
+			return shape(end{n, name, at.Attrs().Index}, minRate)
 		})
 	}
 	try("native XDP on veth", "use a kernel with CONFIG_BPF_SYSCALL and CONFIG_BPF_JIT, 5.15 or newer", func() error {

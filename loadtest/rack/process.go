@@ -19,16 +19,16 @@ import (
 const (
 	// self is this very program, even if its file was replaced meanwhile.
 	self = "/proc/self/exe"
-	// grace is how long a worker may take to end after its stdin has.
+	// grace is how long a process may take to end after its stdin has.
 	grace = 5 * time.Second
-	// maxLine is the longest line of JSON a worker may write.
+	// maxLine is the longest line of JSON a process may write.
 	maxLine = 1 << 20
 )
 
 // ErrEnded is what Receive returns when the process has ended its output.
 var ErrEnded = errors.New("process ended")
 
-// Command says what a worker runs.
+// Command says what a process runs.
 type Command struct {
 	// Path of the program; empty is the running one.
 	Path string
@@ -39,32 +39,44 @@ type Command struct {
 	Files []*os.File
 	// Stderr takes what the process says beside its answers; nil is this process's.
 	Stderr io.Writer
+	// Foreign is a program that neither speaks JSON nor minds its stdin: what it writes is dropped, and it is killed to end it.
+	Foreign bool
 }
 
-// A Process is a worker process in a worker's namespace. It is spoken to in
-// lines of JSON over its stdin and stdout, and it must end when its stdin does.
+// A Process is a worker process in a worker's namespace, or the ToR's in its own. It is
+// spoken to in lines of JSON over its stdin and stdout, and it must end when its stdin does.
 type Process struct {
-	Rank int
-
+	name  string // as errors call it: "worker 3"
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	lines chan []byte   // stdout, closed at its end
 	done  chan struct{} // closed when the process was waited for
 	err   error         // of the process; valid after done
 
+	foreign bool // as Command has it
 	stop    sync.Once
 	stopped atomic.Bool // Stop was called, and has reported how the process ended
 }
 
-// StartWorker runs a command in the namespace of the worker with this rank. It
-// inherits the namespace from the thread that starts it, is in a process group
-// of its own (so that a Ctrl-C at the terminal reaches only this process, which
-// then stops it in order), and the kernel kills it should this process die.
-// Close of the rack stops it.
+// StartWorker runs a command in the namespace of the worker with this rank. Close of the rack stops it.
 func (r *Rack) StartWorker(rank int, c Command) (*Process, error) {
 	if rank < 0 || rank >= len(r.workers) {
 		return nil, fmt.Errorf("rank %d is outside the rack's %d workers", rank, len(r.workers))
 	}
+	p, err := startProcess(r.workers[rank], c)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	r.processes = append(r.processes, p)
+	r.mu.Unlock()
+	return p, nil
+}
+
+// startProcess runs a command in a namespace, which it inherits from the thread that starts it. It is in a process group
+// of its own (so that a Ctrl-C at the terminal reaches only this process, which
+// then stops it in order), and the kernel kills it should this process die.
+func startProcess(in *namespace, c Command) (*Process, error) {
 	if c.Path == "" {
 		c.Path = self
 	}
@@ -78,26 +90,29 @@ func (r *Rack) StartWorker(rank int, c Command) (*Process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
-		return nil, fmt.Errorf("pipe to worker %d: %w", rank, err)
+		return nil, fmt.Errorf("pipe to %s: %w", in.name, err)
 	}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("pipe from worker %d: %w", rank, err), stdin.Close())
+		return nil, errors.Join(fmt.Errorf("pipe from %s: %w", in.name, err), stdin.Close())
 	}
-	if err := r.workers[rank].do(cmd.Start); err != nil {
-		return nil, fmt.Errorf("start worker %d: %w", rank, err)
+	if err := in.do(cmd.Start); err != nil {
+		return nil, fmt.Errorf("start %s: %w", in.name, err)
 	}
-	p := &Process{Rank: rank, cmd: cmd, stdin: stdin, lines: make(chan []byte, 16), done: make(chan struct{})}
+	p := &Process{name: in.name, cmd: cmd, stdin: stdin, foreign: c.Foreign, lines: make(chan []byte, 16), done: make(chan struct{})}
 	go p.read(stdout)
-	r.mu.Lock()
-	r.processes = append(r.processes, p)
-	r.mu.Unlock()
 	return p, nil
 }
 
 // read owns stdout: it passes lines on until the end, then waits for the process.
 func (p *Process) read(stdout io.Reader) {
 	defer close(p.done)
+	if p.foreign {
+		close(p.lines)
+		_, copyErr := io.Copy(io.Discard, stdout)
+		p.err = errors.Join(copyErr, p.cmd.Wait())
+		return
+	}
 	lines := bufio.NewScanner(stdout)
 	lines.Buffer(make([]byte, 0, 4096), maxLine)
 	for lines.Scan() {
@@ -108,7 +123,7 @@ func (p *Process) read(stdout io.Reader) {
 	if scanErr != nil {
 		// Let a process that writes too long a line end rather than block on its pipe.
 		_, copyErr := io.Copy(io.Discard, stdout)
-		scanErr = errors.Join(fmt.Errorf("read from worker %d: %w", p.Rank, scanErr), copyErr)
+		scanErr = errors.Join(fmt.Errorf("read from %s: %w", p.name, scanErr), copyErr)
 	}
 	p.err = errors.Join(scanErr, p.cmd.Wait())
 }
@@ -120,10 +135,10 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 func (p *Process) Send(v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {
-		return fmt.Errorf("message to worker %d: %w", p.Rank, err)
+		return fmt.Errorf("message to %s: %w", p.name, err)
 	}
 	if _, err := p.stdin.Write(append(line, '\n')); err != nil {
-		return fmt.Errorf("message to worker %d: %w", p.Rank, err)
+		return fmt.Errorf("message to %s: %w", p.name, err)
 	}
 	return nil
 }
@@ -137,11 +152,11 @@ func (p *Process) Receive(ctx context.Context, v any) error {
 			return p.ended(ctx)
 		}
 		if err := json.Unmarshal(line, v); err != nil {
-			return fmt.Errorf("worker %d said %q: %w", p.Rank, clip(line), err)
+			return fmt.Errorf("%s said %q: %w", p.name, clip(line), err)
 		}
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("worker %d: %w", p.Rank, context.Cause(ctx))
+		return fmt.Errorf("%s: %w", p.name, context.Cause(ctx))
 	}
 }
 
@@ -149,17 +164,30 @@ func (p *Process) ended(ctx context.Context) error {
 	select {
 	case <-p.done:
 	case <-ctx.Done():
-		return fmt.Errorf("worker %d: %w", p.Rank, context.Cause(ctx))
+		return fmt.Errorf("%s: %w", p.name, context.Cause(ctx))
 	}
 	if p.err != nil {
-		return fmt.Errorf("worker %d: %w: %w", p.Rank, ErrEnded, p.err)
+		return fmt.Errorf("%s: %w: %w", p.name, ErrEnded, p.err)
 	}
-	return fmt.Errorf("worker %d: %w", p.Rank, ErrEnded)
+	return fmt.Errorf("%s: %w", p.name, ErrEnded)
+}
+
+// Kill ends the process without warning, and waits for its end.
+func (p *Process) Kill() {
+	p.stopped.Store(true)
+	p.kill()
+	for range p.lines {
+	}
+	<-p.done
 }
 
 // Stop ends the process's stdin, waits for it to end, kills it after 5 s, and
 // returns how it ended: nil is exit status 0. Output that was not received is dropped.
 func (p *Process) Stop() error {
+	if p.foreign {
+		p.Kill()
+		return nil
+	}
 	p.stopped.Store(true)
 	var closeErr error
 	p.stop.Do(func() {
@@ -174,7 +202,7 @@ func (p *Process) Stop() error {
 	}
 	<-p.done
 	if p.err != nil {
-		return errors.Join(fmt.Errorf("worker %d: %w", p.Rank, p.err), closeErr)
+		return errors.Join(fmt.Errorf("%s: %w", p.name, p.err), closeErr)
 	}
 	return closeErr
 }

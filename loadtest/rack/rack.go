@@ -16,17 +16,18 @@ import (
 // concurrent use except Close, which must come last.
 type Rack struct {
 	config   Config
-	sw       *namespace // the switch
-	home     *namespace // the aggregator host
+	sw       *namespace   // the switch; with a ToR, what is between it and the hosts
+	bridge   netlink.Link // nil with a ToR
+	tor      *tor         // nil without
+	home     *namespace   // the aggregator host
 	workers  []*namespace
-	homePort port
-	ports    []port           // of the workers
+	homeLink attachment
+	links    []attachment     // of the workers
 	injector *faults.Injector // nil without faults
 
 	aggregator *xdp.Aggregator
 	mode       xdp.Mode
 	receiver   *receiver // at the switch's port of the home
-	homeIndex  int       // of the home's interface, inside its namespace
 
 	mu        sync.Mutex // guards processes; held for no call that blocks
 	processes []*Process
@@ -48,91 +49,34 @@ func New(ctx context.Context, config Config) (r *Rack, err error) {
 	if r.sw, err = newNamespace("the switch"); err != nil {
 		return r, err
 	}
-	bridge, err := makeBridge(r.sw, config.mtu())
-	if err != nil {
+	if config.Tor.Kind == TorNone {
+		if r.bridge, err = makeBridge(r.sw, "rack", config.mtu()); err != nil {
+			return r, err
+		}
+	} else if r.tor, err = newTor(&r.config); err != nil {
 		return r, err
 	}
-	if err := r.addHome(bridge); err != nil {
+	if err := r.addHome(); err != nil {
 		return r, err
 	}
 	for rank := range config.Workers {
 		if err := ctx.Err(); err != nil {
 			return r, context.Cause(ctx)
 		}
-		if err := r.addWorker(bridge, rank); err != nil {
+		if err := r.addWorker(rank); err != nil {
 			return r, err
 		}
 	}
 	if err := r.addFaults(); err != nil {
 		return r, err
 	}
-	return r, r.startAggregator()
-}
-
-// addHome makes the aggregator's namespace and its link.
-func (r *Rack) addHome(bridge netlink.Link) (err error) {
-	if r.home, err = newNamespace("the aggregator"); err != nil {
-		return err
+	if err := r.startAggregator(); err != nil {
+		return r, err
 	}
-	if r.homePort, err = connect(r.sw, bridge, r.home, "home", HomeAddr(), r.config.mtu()); err != nil {
-		return err
+	if r.tor == nil {
+		return r, nil
 	}
-	want := homePortOffload
-	if r.config.Faults.Any() {
-		want = homePortSingly
-	}
-	if err := offload(r.sw, r.homePort.name, want); err != nil {
-		return err
-	}
-	err = r.sw.do(func() (err error) {
-		r.receiver, err = newReceiver(r.homePort.index)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	inside, err := r.home.link.LinkByName(hostInterface)
-	if err != nil {
-		return fmt.Errorf("find the interface of %s: %w", r.home.name, err)
-	}
-	r.homeIndex = inside.Attrs().Index
-	// The copies of a job without multicast leave through it; what XDP answers does not.
-	if err := enqueue(r.home.link, r.homeIndex); err != nil {
-		return err
-	}
-	return shape(r.sw.link, r.homePort.index, r.config.HomeRate)
-}
-
-// addWorker makes a worker's namespace and its link, shaped both ways.
-func (r *Rack) addWorker(bridge netlink.Link, rank int) error {
-	worker, err := newNamespace(fmt.Sprintf("worker %d", rank))
-	if err != nil {
-		return err
-	}
-	r.workers = append(r.workers, worker)
-	at, err := connect(r.sw, bridge, worker, fmt.Sprintf("w%d", rank), WorkerAddr(rank), r.config.mtu())
-	if err != nil {
-		return err
-	}
-	r.ports = append(r.ports, at)
-	inHost, atPort := hostOffload, portOffload
-	if r.config.Faults.Any() {
-		inHost, atPort = hostSingly, portSingly
-	}
-	if err := errors.Join(offload(worker, hostInterface, inHost), offload(r.sw, at.name, atPort)); err != nil {
-		return err
-	}
-	inside, err := worker.link.LinkByName(hostInterface)
-	if err != nil {
-		return fmt.Errorf("find the interface of %s: %w", worker.name, err)
-	}
-	if err := shape(worker.link, inside.Attrs().Index, r.config.Rate); err != nil {
-		return err
-	}
-	if err := shape(r.sw.link, at.index, r.config.Rate); err != nil {
-		return err
-	}
-	return introduce(r.home, HomeAddr(), worker, WorkerAddr(rank))
+	return r, r.startTor(ctx)
 }
 
 // addFaults puts the injector at the workers' ports.
@@ -143,7 +87,8 @@ func (r *Rack) addFaults() (err error) {
 	if r.injector, err = faults.Load(r.config.Faults); err != nil {
 		return err
 	}
-	for _, at := range r.ports {
+	for _, joined := range r.links {
+		at := joined.port()
 		if err := r.injector.Attach(r.sw.link, at.index, faults.Link{Rate: r.config.Rate, MTU: r.config.mtu()}); err != nil {
 			return fmt.Errorf("port %s: %w", at.name, err)
 		}
@@ -177,7 +122,7 @@ func (r *Rack) Close() error {
 	if r.aggregator != nil {
 		all = append(all, r.aggregator.Close())
 	}
-	all = append(all, r.receiver.close())
+	all = append(all, r.receiver.close(), r.tor.close())
 	if r.injector != nil {
 		all = append(all, r.injector.Close())
 	}

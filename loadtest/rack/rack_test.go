@@ -93,6 +93,11 @@ func links(t *testing.T) []string {
 	return names
 }
 
+// softTor is a software ToR whose process is this program.
+func softTor(slots int) Tor {
+	return Tor{Kind: TorSoft, Slots: slots, Command: Command{Env: []string{"SPILLWAY_TEST_ROLE=tor"}}}
+}
+
 // build makes a rack and checks at the test's end that nothing is left of it.
 func build(t *testing.T, config Config) *Rack {
 	t.Helper()
@@ -103,7 +108,7 @@ func build(t *testing.T, config Config) *Rack {
 		t.Fatal(err)
 	}
 	var own []string
-	for _, n := range append([]*namespace{r.sw, r.home}, r.workers...) {
+	for _, n := range append(r.namespaces(), r.workers...) {
 		own = append(own, inode(t, n))
 	}
 	t.Cleanup(func() {
@@ -156,12 +161,16 @@ func inWorker(r *Rack, rank int) func(func() error) error {
 
 func TestConfigRefusals(t *testing.T) {
 	for name, c := range map[string]Config{
-		"no workers":   {},
-		"65 workers":   {Workers: 65},
-		"33 elements":  {Workers: 1, Elements: 33},
-		"864 elements": {Workers: 1, Elements: 864},
-		"slow link":    {Workers: 1, Rate: 1000},
-		"loss":         {Workers: 1, Faults: faults.Rates{Loss: 1.5}},
+		"no workers":    {},
+		"65 workers":    {Workers: 65},
+		"33 elements":   {Workers: 1, Elements: 33},
+		"864 elements":  {Workers: 1, Elements: 864},
+		"slow link":     {Workers: 1, Rate: 1000},
+		"loss":          {Workers: 1, Faults: faults.Rates{Loss: 1.5}},
+		"kind of ToR":   {Workers: 1, Tor: Tor{Kind: "hard"}},
+		"ToR too big":   {Workers: 1, Tor: softTor(1<<15 + 1)},
+		"slots, no ToR": {Workers: 1, Tor: Tor{Slots: 1}},
+		"BMv2, E=256":   {Workers: 1, Tor: Tor{Kind: TorBMv2, Slots: 1}},
 	} {
 		if r, err := New(context.Background(), c); err == nil {
 			t.Errorf("%s: built %v", name, r)
@@ -208,6 +217,15 @@ func TestCancelledBuildLeavesNothing(t *testing.T) {
 	}
 }
 
+// namespaces are all but those of the workers.
+func (r *Rack) namespaces() []*namespace {
+	all := []*namespace{r.sw, r.home}
+	if r.tor != nil {
+		all = append(all, r.tor.namespace)
+	}
+	return all
+}
+
 // play is what the test program does when it is started as a worker or a parent.
 func play(role string) error {
 	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
@@ -226,6 +244,8 @@ func play(role string) error {
 				return err
 			}
 		}
+	case "tor":
+		return RunTor(context.Background(), os.Stdin, os.Stdout)
 	case "preflight":
 		return Preflight(everything)
 	case "deaf": // does not mind its stdin
@@ -238,7 +258,7 @@ func play(role string) error {
 		}
 		return err
 	case "parent": // builds a rack with two deaf workers, says who they are, and waits to be killed
-		r, err := New(context.Background(), Config{Workers: 2, Rate: 10_000_000})
+		r, err := New(context.Background(), Config{Workers: 2, Rate: 10_000_000, Tor: softTor(4)})
 		if err != nil {
 			return err
 		}
@@ -246,7 +266,7 @@ func play(role string) error {
 			PIDs       []int
 			Namespaces []string
 		}
-		for _, n := range append([]*namespace{r.sw, r.home}, r.workers...) {
+		for _, n := range append(r.namespaces(), r.workers...) {
 			ns, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", int(n.handle)))
 			if err != nil {
 				return err
@@ -264,6 +284,7 @@ func play(role string) error {
 			}
 			said.PIDs = append(said.PIDs, p.PID())
 		}
+		said.PIDs = append(said.PIDs, r.tor.process.PID())
 		if err := out.Encode(said); err != nil {
 			return err
 		}

@@ -6,8 +6,9 @@ import (
 	"spillway/wire"
 )
 
-// mirror is an Output that turns every DATA of a single worker into its RESULT, as a home would, in buffers made once.
+// mirror is an Output that turns every DATA into its RESULT, as a home would, in buffers made once.
 type mirror struct {
+	full    byte // the bitmap, of one worker unless set
 	buffers [][]byte
 	used    int
 }
@@ -39,7 +40,7 @@ func (m *mirror) reduce(t testing.TB, e *Engine, now *int64, c *Collective) (pac
 		packets += m.used
 		*now += 50_000
 		for _, b := range m.buffers[:m.used] {
-			b[1] = byte(wire.Result)
+			b[1], b[23] = byte(wire.Result), max(m.full, 1)
 			e.Receive(*now, b, false)
 		}
 		m.used = 0

@@ -7,12 +7,14 @@ type chunk struct {
 	collective *Collective
 	lastSent   int64 // when its DATA was last sent
 	lastAsked  int64 // when the home was last asked about it, by DATA or PROBE: the order of the suspects
+	due        int64 // when it is sent again unless a lower rank's RESEND was enough; 0: it is not waiting for that
 	have       uint64
 	prev, next int32 // neighbours among the suspects
 	index      int32 // number of the data chunk, or group of the exponent chunk
 	group      int32 // of a data chunk: the group that its exponent is in
 	sends      uint32
-	elems      uint16
+	elems      uint16 // on the wire
+	slot       uint16 // of the ToR; wire.NoSlot: it is for the home
 	kind       chunkKind
 	op         wire.Op
 
@@ -26,10 +28,10 @@ type chunk struct {
 }
 
 // open fills in the chunk at an offset of a collective.
-func (ch *chunk) open(c *Collective, offset int) {
+func (ch *chunk) open(c *Collective, offset int, slot uint16) {
 	kind, index, group := c.at(offset)
 	elems, op := c.size(kind, index)
-	*ch = chunk{collective: c, kind: kind, index: int32(index), group: int32(group), elems: uint16(elems), op: op, prev: none, next: none}
+	*ch = chunk{collective: c, kind: kind, index: int32(index), group: int32(group), elems: uint16(wire.Padded(elems)), slot: slot, op: op, prev: none, next: none}
 }
 
 // waits reports whether the chunk cannot be sent yet, because its exponent is not known.

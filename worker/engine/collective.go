@@ -167,7 +167,7 @@ func (c *Collective) extent(chunk int) (from, to int) {
 	return from, min(c.length, from+c.elements)
 }
 
-// size is the number of elements that a chunk has on the wire, and op what combines them.
+// size is the number of elements that a chunk has before it is padded, and op what combines them.
 func (c *Collective) size(kind chunkKind, index int) (elems int, op wire.Op) {
 	switch kind {
 	case descriptorChunk:
@@ -194,8 +194,11 @@ func (c *Collective) scan(group, rank int) {
 	}
 }
 
-// contribute writes this rank's elements of a chunk.
+// contribute writes this rank's elements of a chunk, and zeros behind them.
 func (c *Collective) contribute(b []byte, ch *chunk, k int) {
+	elems, _ := c.size(ch.kind, int(ch.index))
+	clear(b[elems*wire.ElementSize:])
+	b = b[:elems*wire.ElementSize]
 	switch ch.kind {
 	case descriptorChunk:
 		clear(b)
@@ -263,12 +266,13 @@ func (c *Collective) readExponents(group int, b []byte, workers int, whole bool)
 	return nil
 }
 
-// take puts the sum of a data chunk into the buffer.
+// take puts the sum of a data chunk into the buffer, without its padding.
 func (c *Collective) take(b []byte, index, k int) {
 	if c.failed {
 		return
 	}
 	from, to := c.extent(index)
+	b = b[:(to-from)*wire.ElementSize]
 	if c.F32 != nil {
 		fixedpoint.Dequantise(c.F32[from:to], b, c.exponents[index], k)
 	} else {

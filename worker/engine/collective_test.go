@@ -1,6 +1,11 @@
 package engine
 
-import "testing"
+import (
+	"bytes"
+	"testing"
+
+	"spillway/wire"
+)
 
 func TestExponentsAreSentAheadOfTheDataTheyAreFor(t *testing.T) {
 	x := newScript(t, func(c *Config) { c.Window = 200 })
@@ -8,7 +13,7 @@ func TestExponentsAreSentAheadOfTheDataTheyAreFor(t *testing.T) {
 	x.submit(0, &Collective{F32: make([]float32, 90*32-5)})
 	x.submit(0, ints(1))
 	sent := x.expect(0, "D0 D1 D26 D59 D94 D95")
-	for i, want := range []uint16{32, 32, 32, 2, 32, 1} {
+	for i, want := range []uint16{32, 32, 32, 32, 32, 32} {
 		if sent[i].Elems != want {
 			t.Errorf("chunk %d has %d elements, want %d", i, sent[i].Elems, want)
 		}
@@ -21,8 +26,11 @@ func TestExponentsAreSentAheadOfTheDataTheyAreFor(t *testing.T) {
 	if got := x.poll(2); len(got) != 24 || got[0].Seq-testConfig().FirstSeq != 2 {
 		t.Errorf("%d packets after the exponents of group 0", len(got))
 	}
+	if zeros := sent[3].bytes[wire.HeaderSize+2*4:]; !bytes.Equal(zeros, make([]byte, 30*4)) || bytes.Contains(sent[3].bytes[wire.HeaderSize:wire.HeaderSize+2*4], []byte{0, 0}) {
+		t.Errorf("the exponents of group 3 are sent as %x", sent[3].bytes[wire.HeaderSize:])
+	}
 	x.echo(3, sent[3])
-	if got := x.poll(3); len(got) != 2 || got[1].Elems != 27 {
+	if got := x.poll(3); len(got) != 2 || got[1].Elems != 32 || !bytes.Equal(got[1].bytes[wire.HeaderSize+27*4:], make([]byte, 5*4)) {
 		t.Errorf("%d packets after the exponents of group 3", len(got))
 	}
 }

@@ -9,6 +9,9 @@ import (
 // MaxWindow bounds W. With the largest chunks, 2W+2 results of this window take 220 MB.
 const MaxWindow = 1 << 15
 
+// maxPriority bounds the priority of chunks for the ToR, which keeps urgencies in 31 bits.
+const maxPriority = 127
+
 // Config are the job's numbers as one worker sees them.
 type Config struct {
 	Job        uint16
@@ -18,7 +21,10 @@ type Config struct {
 	Rank, Workers int
 	// Elements is E, the elements of a full chunk; Window is W, the chunks in flight.
 	Elements, Window int
-	Priority         uint8
+	// Priority is the urgency of the job's chunks in the ToR, 1 to 127 if Tor is set.
+	Priority uint8
+	// Tor is the job's share of the ToR; nil: it has none.
+	Tor *TorRegion
 	// HomePorts is P, a power of two.
 	HomePorts uint16
 	// MinRTO and MaxRTO bound the retransmission timer; Silence is how long a collective may go without a new RESULT. Nanoseconds.
@@ -44,6 +50,10 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("retransmission timeouts %d ns to %d ns are not a range above zero", c.MinRTO, c.MaxRTO)
 	case c.Silence <= 0:
 		return fmt.Errorf("silence of %d ns is not above zero", c.Silence)
+	case c.Tor == nil:
+		return nil
+	case c.Priority < 1 || c.Priority > maxPriority:
+		return fmt.Errorf("priority %d of a job with a tor region is not between 1 and %d", c.Priority, maxPriority)
 	}
-	return nil
+	return c.Tor.validate(c.Window)
 }

@@ -18,6 +18,12 @@
 // window at once; a chunk may be probed again when the answer to the last PROBE is overdue; and a SOLICIT that somebody else's
 // question caused is believed only a smoothed round trip after the chunk was sent, not the least one.
 //
+// Two ways (tor.go). With a ToR region some chunks are summed in the ToR, which answers sooner than the home. Whether it did shows in the
+// RESULT. Each way has its round trip; timers go by the longer. A RESULT of the home makes older chunks of both kinds suspect, for
+// the ToR lies on its way. One of the ToR makes suspect those for the ToR only, and only when the home would have answered by
+// now, for they may have been spilled to it. There are two lists of chunks by when they were last asked about, so that a suspect is always at
+// the head of one.
+//
 // An Engine is not safe for concurrent use. Memory: 2W+2 RESULTs, rounded up to a power of two, of 28+4E bytes each, some 100 bytes
 // for each chunk of the window, and 4 bytes for each data chunk of a collective in flight.
 package engine

@@ -23,23 +23,26 @@ type Engine struct {
 	chunks []chunk // by position modulo the length, a power of two >= W
 
 	results  results
-	suspects order // sent, without a RESULT, the longest not asked about first
-	ready    queue // opened earlier, and their exponent became known
-	resends  queue // asked for by the home
-	answers  queue // RESULTs that the home asked for
+	suspects [classes]order // sent, without a RESULT, the longest not asked about first
+	ready    queue          // opened earlier, and their exponent became known
+	resends  queue          // asked for by the home
+	answers  queue          // RESULTs that the home asked for
+	deferred queue          // asked for by the home, and left to a lower rank for a round trip
+	ahead    []uint64       // asked for by the home before they were sent, by position modulo the length
 
-	trip   roundTrip
-	window window
+	trip    roundTrip // by way of the home
+	torTrip roundTrip // of what the ToR summed
+	window  window
 
 	lastProgress int64 // of the last new RESULT, or of the Submit that ended idleness
 	doublings    int   // of the timer, since the last progress
 	unanswered   int   // firings of the timers since the home was last heard
 	overdue      int   // probes of the oldest chunk because its RESULT was overdue
 
-	// What was last asked about before these times is suspect (see learn): the first holds for every chunk, the second for the
-	// oldest, the third, the last time that one of its timers fired, for as many chunks as there is credit.
-	lossLine, repairLine, recoveryLine int64
-	credit                             int
+	// What was last asked about before these times is suspect (see learn): the first holds for every chunk, the second for those for
+	// the ToR, the third for the oldest, the fourth, the last time that one of its timers fired, for as many chunks as there is credit.
+	lossLine, torLine, repairLine, recoveryLine int64
+	credit                                      int
 
 	oldest, opening, newest *Collective // in flight, in the order of issue; opening is the one that next is in, nil if all are open
 	finished, lastFinished  *Collective // not yet returned by Completed
@@ -60,7 +63,7 @@ func New(cfg Config) (*Engine, error) {
 	}
 	size := uint32(1) << bits.Len(uint(cfg.Window-1))
 	start := 1<<32 + uint64(cfg.FirstSeq)
-	return &Engine{
+	e := &Engine{
 		cfg:  cfg,
 		own:  1 << cfg.Rank,
 		full: wire.FullBitmap(cfg.Workers),
@@ -68,13 +71,18 @@ func New(cfg Config) (*Engine, error) {
 		base: start, next: start, end: start,
 		chunks:   make([]chunk, size),
 		results:  newResults(cfg.Window, cfg.Elements),
-		suspects: order{none, none},
+		suspects: [classes]order{{none, none}, {none, none}},
 		ready:    newQueue(size),
 		resends:  newQueue(2 * size),
 		answers:  newQueue(wire.RingSize(cfg.Window)),
 		trip:     roundTrip{minRTO: cfg.MinRTO, maxRTO: cfg.MaxRTO},
+		torTrip:  roundTrip{minRTO: cfg.MinRTO, maxRTO: cfg.MaxRTO},
 		window:   window{size: float64(cfg.Window), limit: float64(cfg.Window)},
-	}, nil
+	}
+	if cfg.Tor != nil {
+		e.deferred, e.ahead = newQueue(size), make([]uint64, wire.RingSize(cfg.Window))
+	}
+	return e, nil
 }
 
 // Submit issues a collective after those issued before it. An error means that it was not issued: the buffer or the operation is
@@ -139,9 +147,10 @@ func (e *Engine) Abort(err error) {
 	}
 	// Nothing is outstanding any more. RESULTs are kept: the others may still need them.
 	e.base, e.next, e.opening = e.end, e.end, nil
-	e.suspects = order{none, none}
+	e.suspects = [classes]order{{none, none}, {none, none}}
 	e.ready.reset()
 	e.resends.reset()
+	e.deferred.reset()
 	clear(e.chunks)
 }
 

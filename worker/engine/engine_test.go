@@ -176,14 +176,15 @@ func TestFirstResultIsFinal(t *testing.T) {
 	x := newScript(t, nil)
 	c := x.submit(0, ints(2))
 	sent := x.expect(0, "D0 D1")
-	x.receive(1, wire.Result, 1, 7, []int32{5, 6}, nil)
-	x.receive(2, wire.Result, 1, 7, []int32{9, 9}, nil)
+	x.receive(0, wire.Result, 1, 7, []int32{8, 8}, nil) // without its padding
+	x.receive(1, wire.Result, 1, 7, append([]int32{5, 6}, make([]int32, 30)...), nil)
+	x.receive(2, wire.Result, 1, 7, append([]int32{9, 9}, make([]int32, 30)...), nil)
 	x.echo(3, sent[0])
-	x.receive(4, wire.Result, 1, 7, []int32{9, 9}, nil)
+	x.receive(4, wire.Result, 1, 7, append([]int32{9, 9}, make([]int32, 30)...), nil)
 	if got := x.engine.Completed(); got != c || c.Err() != nil || c.I32[0] != 5 || c.I32[1] != 6 {
 		t.Errorf("%v, %v, %v", got, c.Err(), c.I32)
 	}
-	if s := x.engine.Stats(); s.DuplicateResults != 2 || s.Results != 2 {
+	if s := x.engine.Stats(); s.DuplicateResults != 2 || s.Results != 2 || s.MismatchedPacket != 1 {
 		t.Errorf("stats %+v", s)
 	}
 	if x.expect(5, ""); x.wake != Never {

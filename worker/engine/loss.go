@@ -2,13 +2,17 @@ package engine
 
 import "time"
 
-// learn takes from the RESULT of a chunk what it says about the round trip and about what was lost.
+// learn takes from the RESULT of a chunk, published by the home, what it says about the round trip and about what was lost.
 func (e *Engine) learn(now int64, ch *chunk) {
 	elapsed := now - ch.lastSent
 	repaired := ch.sends > 1 || ch.probed
 	if !repaired && !ch.held {
 		e.trip.measure(now, ch.lastSent)
+	} else if ch.sends == 1 && !ch.haveKnown && ch.class() == torChunk {
+		// It was spilled, and asked about because the ToR's answers come sooner. Not to count it would keep that so.
+		e.trip.measureLate(now, ch.lastSent)
 	}
+	e.torTrip.expire(now)
 	if ch.sends > 1 && elapsed < e.trip.least {
 		// Faster than possible: the answer to an earlier send, which says nothing about what was sent since (RFC 8985 §6.2 step 2).
 		return
@@ -27,11 +31,12 @@ func (e *Engine) learn(now int64, ch *chunk) {
 // touch notes that the home was asked about a chunk.
 func (e *Engine) touch(now int64, position uint64, ch *chunk) {
 	i := e.place(position)
+	suspects := &e.suspects[ch.class()]
 	if ch.sends > 0 {
-		e.suspects.remove(e.chunks, i)
+		suspects.remove(e.chunks, i)
 	}
 	ch.lastAsked = now
-	e.suspects.push(e.chunks, i)
+	suspects.push(e.chunks, i)
 }
 
 // deadlines are when the oldest chunk is asked about again: probe by a PROBE, because its RESULT is overdue, and resend by its DATA,
@@ -42,14 +47,18 @@ func (e *Engine) deadlines() (probe, resend int64) {
 		return Never, Never
 	}
 	probe, resend = Never, Never
+	path := e.path()
 	switch {
-	case e.trip.measured:
-		probe = ch.lastAsked + e.trip.overdue(e.overdue)
+	case path.measured:
+		probe = ch.lastAsked + path.overdue(e.overdue)
 	case ch.held:
-		probe = ch.lastAsked + e.trip.timeout(e.overdue)
+		probe = ch.lastAsked + path.timeout(e.overdue)
 	}
 	if !ch.held {
-		resend = max(ch.lastSent, e.lastProgress) + e.trip.timeout(e.doublings)
+		if !e.trip.measured {
+			path = &e.trip // where a RESEND goes
+		}
+		resend = max(ch.lastSent, e.lastProgress) + path.timeout(e.doublings)
 	}
 	return probe, resend
 }

@@ -28,12 +28,13 @@ func (e *Engine) Poll(now int64, out Output) (wake int64) {
 	if e.oldest == nil {
 		return Never
 	}
+	next := e.takeDeferred(now)
 	if !e.sendResends(now, out) || !e.sendTimeout(now, out) || !e.sendProbes(now, out) || !e.sendReady(now, out) || !e.sendNew(now, out) {
 		return now
 	}
 	wake = e.lastProgress + e.cfg.Silence
 	probe, resend := e.deadlines()
-	return min(wake, probe, resend)
+	return min(wake, probe, resend, next)
 }
 
 // sendAnswers sends the RESULTs that the home asked for. It and the functions below return false when the output is full.
@@ -96,27 +97,42 @@ func (e *Engine) sendProbes(now int64, out Output) bool {
 	if ch := e.outstanding(e.base); ch != nil && ch.lastAsked < e.repairLine && !e.sendProbe(now, e.base, ch, out) {
 		return false
 	}
-	for e.suspects.head != none {
-		ch := &e.chunks[e.suspects.head]
-		if ch.lastAsked >= e.lossLine {
-			if ch.lastAsked >= e.recoveryLine {
-				e.credit = 0
+	for c := range classes {
+		for line := e.lossLineOf(c); ; {
+			i := e.suspects[c].head
+			if i == none || e.chunks[i].lastAsked >= line {
+				break
 			}
-			if e.credit == 0 {
-				return true
+			if !e.sendProbe(now, e.position(i), &e.chunks[i], out) {
+				return false
 			}
-		}
-		// The chunks in the array are those of [base, base + its length), so its place says its position.
-		position := e.base + uint64(e.suspects.head-e.place(e.base))&uint64(len(e.chunks)-1)
-		onCredit := ch.lastAsked >= e.lossLine
-		if !e.sendProbe(now, position, ch, out) {
-			return false
-		}
-		if onCredit {
-			e.credit--
 		}
 	}
-	return true
+	for {
+		i := e.suspects[homeChunk].head
+		if t := e.suspects[torChunk].head; i == none || t != none && e.chunks[t].lastAsked < e.chunks[i].lastAsked {
+			i = t
+		}
+		if i == none {
+			return true
+		}
+		ch := &e.chunks[i]
+		if ch.lastAsked >= e.recoveryLine {
+			e.credit = 0
+		}
+		if e.credit == 0 {
+			return true
+		}
+		if !e.sendProbe(now, e.position(i), ch, out) {
+			return false
+		}
+		e.credit--
+	}
+}
+
+// position is that of the chunk at a place of the array, which has those of [base, base + its length).
+func (e *Engine) position(place int32) uint64 {
+	return e.base + uint64(place-e.place(e.base))&uint64(len(e.chunks)-1)
 }
 
 // sendReady sends the chunks that were waiting for their exponent.
@@ -139,7 +155,7 @@ func (e *Engine) sendNew(now int64, out Output) bool {
 			return true
 		}
 		ch := e.chunk(e.next)
-		ch.open(c, int(e.next-c.first))
+		ch.open(c, int(e.next-c.first), e.cfg.slot(uint32(e.next)))
 		if !ch.waits() && !e.sendData(now, e.next, ch, out) {
 			return false
 		}
@@ -150,26 +166,32 @@ func (e *Engine) sendNew(now int64, out Output) bool {
 	return true
 }
 
-// sendData sends a chunk's contribution; all but the first time it carries RESEND.
+// sendData sends a chunk's contribution; all but the first time it carries RESEND, and then too if the home has asked for it already.
 func (e *Engine) sendData(now int64, position uint64, ch *chunk, out Output) bool {
 	size := int(ch.elems) * wire.ElementSize
 	b := e.packet(uint32(position), wire.HeaderSize+size, out)
 	if b == nil {
 		return false
 	}
-	h := e.header(wire.Data, uint32(position))
+	h := e.header(wire.Data, uint32(position), ch.slot)
 	h.Op, h.Elems = ch.op, ch.elems
 	c := ch.collective
 	if ch.sends > 0 {
 		h.Flags = wire.Resend
 		e.stats.Resends++
-	} else if c.F32 != nil && ch.kind != dataChunk {
-		c.scan(int(ch.index), e.cfg.Rank)
+	} else {
+		if e.solicitedAhead(position) {
+			// The others' contributions are at the home; resting alone in the ToR, this one would be missed there.
+			h.Flags = wire.Resend
+		}
+		if c.F32 != nil && ch.kind != dataChunk {
+			c.scan(int(ch.index), e.cfg.Rank)
+		}
 	}
 	h.Encode(b)
 	c.contribute(b[wire.HeaderSize:], ch, e.k)
 	e.touch(now, position, ch)
-	ch.lastSent, ch.wantResend, ch.held, ch.asked = now, false, false, false
+	ch.lastSent, ch.wantResend, ch.held, ch.asked, ch.due = now, false, false, false, 0
 	ch.sends++
 	return true
 }
@@ -180,7 +202,7 @@ func (e *Engine) sendProbe(now int64, position uint64, ch *chunk, out Output) bo
 	if b == nil {
 		return false
 	}
-	h := e.header(wire.Probe, uint32(position))
+	h := e.header(wire.Probe, uint32(position), ch.slot)
 	h.Op = ch.op
 	h.Encode(b)
 	e.touch(now, position, ch)
@@ -200,9 +222,13 @@ func (e *Engine) packet(seq uint32, size int, out Output) []byte {
 }
 
 // header is what all packets of this worker have in common.
-func (e *Engine) header(t wire.Type, seq uint32) wire.Header {
-	return wire.Header{
+func (e *Engine) header(t wire.Type, seq uint32, slot uint16) wire.Header {
+	h := wire.Header{
 		Version: wire.Version, Type: t, Job: e.cfg.Job, Generation: e.cfg.Generation, Priority: e.cfg.Priority,
-		Cookie: e.cfg.Cookie, Seq: seq, Bitmap: e.own,
+		Cookie: e.cfg.Cookie, Seq: seq, Bitmap: e.own, Slot: slot,
 	}
+	if slot == wire.NoSlot {
+		h.Priority = 0
+	}
+	return h
 }

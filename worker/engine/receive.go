@@ -38,7 +38,9 @@ func (e *Engine) Receive(now int64, payload []byte, ce bool) {
 		if ch := e.outstanding(position); ch != nil {
 			ch.solicited = true
 			e.onState(now, position, ch, h.Type, h.Bitmap)
+			return
 		}
+		e.noteSolicitAhead(position)
 	case wire.Pending:
 		e.stats.Pendings++
 		if ch := e.outstanding(position); ch != nil {
@@ -75,16 +77,21 @@ func (e *Engine) onResult(now int64, position uint64, h *wire.Header, elements, 
 	}
 	e.stats.Results++
 	e.results.store(position, packet, ch.solicited)
-	e.suspects.remove(e.chunks, e.place(position))
-	ch.done, ch.wantResend = true, false
+	e.suspects[ch.class()].remove(e.chunks, e.place(position))
+	ch.done, ch.wantResend, ch.due = true, false, 0
 	e.lastProgress, e.doublings = now, 0
-	e.learn(now, ch)
+	if ch.class() == torChunk && h.Priority != 0 {
+		e.stats.TorResults++
+		e.learnFromTor(now, ch)
+	} else {
+		e.learn(now, ch)
+	}
 
 	marked := ce || h.Flags&wire.ECN != 0
 	if marked {
 		e.stats.ECNMarks++
 	}
-	if e.window.onResult(now, marked, e.trip.smoothed) {
+	if e.window.onResult(now, marked, e.path().smoothed) {
 		e.stats.WindowCuts++
 	}
 	if err := e.take(ch, h, elements); err != nil {
@@ -159,9 +166,9 @@ func (e *Engine) advance() {
 // have crossed DATA that waits in a queue on its way.
 func (e *Engine) patience(t wire.Type, ch *chunk) int64 {
 	if t == wire.Solicit && !ch.asked {
-		return e.trip.smoothed
+		return e.path().smoothed
 	}
-	return e.trip.least
+	return e.path().least
 }
 
 // onState takes the home's answer about an outstanding chunk, PENDING or SOLICIT: have is what the home has of it.
@@ -169,16 +176,26 @@ func (e *Engine) onState(now int64, position uint64, ch *chunk, t wire.Type, hav
 	ch.have, ch.haveKnown = have, true
 	if have&e.own != 0 && have != e.full {
 		// The home holds it and has told everybody whom it misses, which is as good as having asked just now.
-		ch.held = true
+		ch.held, ch.due = true, 0
 		e.touch(now, position, ch)
 		return
 	}
 	ch.held = false
-	if ch.wantResend || e.resends.full() || e.trip.measured && now-ch.lastSent < e.patience(t, ch) {
+	if e.path().measured && now-ch.lastSent < e.patience(t, ch) {
 		return
 	}
-	ch.wantResend = true
-	e.resends.push(position)
+	if t == wire.Solicit && e.leaveToLower(now, position, ch, have) {
+		return
+	}
+	e.resend(position, ch)
+}
+
+// resend puts a chunk among the resends; if there is no room, its timer will see to it.
+func (e *Engine) resend(position uint64, ch *chunk) {
+	if !ch.wantResend && !e.resends.full() {
+		ch.wantResend = true
+		e.resends.push(position)
+	}
 }
 
 // onSolicitOfResult takes the home's question for a RESULT that this worker has.
@@ -190,7 +207,7 @@ func (e *Engine) onSolicitOfResult(now int64, position uint64, entry *result, ha
 		return
 	}
 	// Several ranks ask for a lost chunk at about the same time, and each question comes to everybody: one answer a round trip will do.
-	if entry.wanted || e.answers.full() || entry.answered && now-entry.lastAnswer < e.trip.least {
+	if entry.wanted || e.answers.full() || entry.answered && now-entry.lastAnswer < e.path().least {
 		return
 	}
 	entry.wanted = true

@@ -32,6 +32,22 @@ func (r *roundTrip) measure(now, sent int64) {
 	r.measuredAt = now
 }
 
+// measureLate takes the RESULT of a chunk that was sent once and asked about, but came before any answer to that: the time may include
+// another rank's repair, and counts as twice the average at most.
+func (r *roundTrip) measureLate(now, sent int64) {
+	if r.measured {
+		sent = max(sent, now-2*r.smoothed)
+	}
+	r.measure(now, sent)
+}
+
+// expire gives up an estimate that was not renewed for the longest timeout, by when the path has other measures.
+func (r *roundTrip) expire(now int64) {
+	if r.measured && now-r.measuredAt > r.maxRTO {
+		r.measured = false
+	}
+}
+
 // overdue is how long after the last question about the oldest chunk it is probed, after some doublings: like the probe timeout of
 // RFC 8985 §7.2, but nearer to the round trip, because a PROBE costs 28 bytes and a window that stands still costs the link.
 func (r *roundTrip) overdue(doublings int) int64 {

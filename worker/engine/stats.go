@@ -9,6 +9,7 @@ type Stats struct {
 
 	Collectives    uint64 `json:"collectives"`     // finished, with or without an error
 	Results        uint64 `json:"results"`         // first RESULT of a chunk
+	TorResults     uint64 `json:"tor_results"`     // those of them that the ToR summed
 	Resends        uint64 `json:"resends"`         // DATA with RESEND
 	Probes         uint64 `json:"probes"`          // PROBE
 	Timeouts       uint64 `json:"timeouts"`        // of the retransmission timer
@@ -38,8 +39,9 @@ func (s *Stats) Retransmissions() uint64 { return s.Resends + s.SolicitAnswers }
 // Stats is a view of the engine's counters, brought up to date by the call.
 func (e *Engine) Stats() *Stats {
 	s := &e.stats
-	s.SmoothedRTT, s.RTTVar, s.MinRTT = e.trip.smoothed, e.trip.variation, e.trip.least
-	s.RTO = e.trip.timeout(0)
+	path := e.path()
+	s.SmoothedRTT, s.RTTVar, s.MinRTT = path.smoothed, path.variation, path.least
+	s.RTO = path.timeout(0)
 	s.Cwnd = int(e.window.chunks())
 	s.Outstanding = int(e.next - e.base)
 	return s

@@ -278,21 +278,27 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 	if (out.verdict & VERDICT_SATURATED)
 		count(c, COUNT_SATURATED);
 
-	if (out.verdict & VERDICT_EMITTED) {
-		bool publish = out.verdict & VERDICT_PUBLISH;
+	bool resend = wire_of(f)->flags & WIRE_RESEND;
+	/* Whose RESEND a ToR made its own, by taking along what it held, is not
+	 * known here: the answer is for all. */
+	bool adopted = resend && (member->bits & (member->bits - 1));
 
-		if (publish) {
+	if (out.verdict & VERDICT_EMITTED) {
+		bool to_all = (out.verdict & VERDICT_PUBLISH) || adopted;
+
+		if (out.verdict & VERDICT_PUBLISH)
 			count(c, COUNT_PUBLISHED);
+		if (to_all)
 			address_all(f, job);
-		} else {
+		else
 			address_sender(f);
-		}
 		make_result(f, out.have, out.flags, out.words);
-		return publish ? send_all(job) : XDP_TX;
+		return to_all ? send_all(job) : XDP_TX;
 	}
 
 	bool changed = event == COUNT_CLAIMED || event == COUNT_MERGED || event == COUNT_REPLACED;
-	bool solicit = event == COUNT_SOLICITED || (changed && (wire_of(f)->flags & WIRE_RESEND));
+	bool solicit = event == COUNT_SOLICITED || (resend && (changed || event == COUNT_OVERLAP)) ||
+		       (adopted && event == COUNT_PENDING);
 
 	if (!solicit && event != COUNT_PENDING)
 		return XDP_DROP;
@@ -300,7 +306,7 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 	if (!f)
 		return drop(c, COUNT_INTERNAL);
 	if (solicit) {
-		if (changed)
+		if (event != COUNT_SOLICITED)
 			count(c, COUNT_SOLICITED);
 		address_all(f, job);
 	} else {

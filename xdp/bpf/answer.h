@@ -76,6 +76,7 @@ static __always_inline void make_result(struct frame *f, __u64 bitmap, __u8 flag
 {
 	wire_of(f)->type = WIRE_RESULT;
 	wire_of(f)->flags = flags;
+	wire_of(f)->priority = 0; /* it was summed here, not in a ToR */
 	wire_set_bitmap(wire_of(f), bitmap);
 	udp_of(f)->check = udp_checksum(f, words);
 	finish_ip(ip_of(f));

@@ -59,7 +59,7 @@ struct member {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1); /* resized at load to 64 * max_jobs */
+	__uint(max_entries, 1); /* resized at load to 65 * max_jobs: 64 workers and a ToR */
 	__type(key, struct member_key);
 	__type(value, struct member);
 } members SEC(".maps");

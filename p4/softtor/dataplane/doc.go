@@ -6,3 +6,4 @@
 package dataplane
 
 //go:generate go tool bpf2go -go-package dataplane -output-stem tor -type tenant -type route -type prefix -type bridge_to -type bridge_key -type member_key -type member -type slot -type traffic -type region -type publish -type uplink -target bpfel,bpfeb tor bpf/tor.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror -I../../../xdp/bpf
+//go:generate go tool bpf2go -go-package dataplane -output-stem bench -no-global-types -target bpfel,bpfeb bench bpf/bench.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror -I../../../xdp/bpf

@@ -1,0 +1,129 @@
+package rack
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+)
+
+// attach joins a host to the switch, gives it its address, and sets the offloads of all that is in between. A
+// cable is asked for where a link needs queues or faults: with a ToR, what it redirects passes below both.
+func (r *Rack) attach(host *namespace, name string, addr netip.Addr, cable bool, offloads offloads) (attachment, error) {
+	joined, err := r.join(host, name, addr, cable)
+	if err != nil {
+		return nil, err
+	}
+	if r.tor == nil {
+		if err := addForwarding(joined.port(), hardwareAddr(addr)); err != nil {
+			return nil, err
+		}
+	}
+	if err := errors.Join(offload(joined.host(), offloads.host), offload(joined.port(), offloads.port)); err != nil {
+		return nil, err
+	}
+	for _, second := range joined[1:] {
+		inCable, atTor := offloads.cable, ring
+		if r.config.Tor.Kind == TorBMv2 {
+			inCable, atTor = bmv2Cable, bmv2Port
+		}
+		if err := errors.Join(offload(second.near, inCable), offload(second.far, atTor)); err != nil {
+			return nil, err
+		}
+	}
+	return joined, address(joined.host(), addr)
+}
+
+// join makes the links of an attachment.
+func (r *Rack) join(host *namespace, name string, addr netip.Addr, cable bool) (attachment, error) {
+	mtu, mac := r.config.mtu(), hardwareAddr(addr)
+	if r.tor == nil {
+		only, err := connect(host, hostInterface, mac, r.sw, name, r.bridge, mtu)
+		return attachment{only}, err
+	}
+	if !cable {
+		only, err := connect(host, hostInterface, mac, r.tor.namespace, name, nil, mtu)
+		return attachment{only}, err
+	}
+	inside, err := makeBridge(r.sw, "cable-"+name, mtu)
+	if err != nil {
+		return nil, err
+	}
+	first, err := connect(host, hostInterface, mac, r.sw, name, inside, mtu)
+	if err != nil {
+		return nil, err
+	}
+	second, err := connect(r.sw, name+"-tor", nil, r.tor.namespace, name, nil, mtu)
+	if err != nil {
+		return nil, err
+	}
+	near, err := r.sw.link.LinkByIndex(second.near.index)
+	if err != nil {
+		return nil, fmt.Errorf("find interface %s: %w", second.near.name, err)
+	}
+	if err := r.sw.link.LinkSetMaster(near, inside.(*netlink.Bridge)); err != nil {
+		return nil, fmt.Errorf("plug %s into its cable: %w", second.near.name, err)
+	}
+	return attachment{first, second}, nil
+}
+
+// addHome makes the aggregator's namespace and its link.
+func (r *Rack) addHome() (err error) {
+	if r.home, err = newNamespace("the aggregator"); err != nil {
+		return err
+	}
+	cable := r.config.HomeRate != 0 || r.config.Tor.Kind == TorBMv2
+	settings := homeOffloads
+	if r.config.Faults.Any() || r.tor != nil {
+		settings.port = homePortSingly
+	}
+	if r.homeLink, err = r.attach(r.home, "home", HomeAddr(), cable, settings); err != nil {
+		return err
+	}
+	if at := r.homeLink.port(); at.in == r.sw { // at a port of the ToR the ToR's own program does
+		err = r.sw.do(func() (err error) {
+			r.receiver, err = newReceiver(at.index)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	// The copies of a job without multicast leave through it; what XDP answers does not.
+	if err := enqueue(r.homeLink.host()); err != nil {
+		return err
+	}
+	if r.tor != nil && !cable {
+		return nil
+	}
+	return shape(r.homeLink.port(), r.config.HomeRate)
+}
+
+// addWorker makes a worker's namespace and its link, shaped both ways.
+func (r *Rack) addWorker(rank int) error {
+	worker, err := newNamespace(fmt.Sprintf("worker %d", rank))
+	if err != nil {
+		return err
+	}
+	r.workers = append(r.workers, worker)
+	settings := workerOffloads
+	if r.config.Faults.Any() {
+		settings = workerSingly
+	}
+	cable := r.config.Rate != 0 || r.config.Faults.Any() || r.config.Tor.Kind == TorBMv2
+	joined, err := r.attach(worker, fmt.Sprintf("w%d", rank), WorkerAddr(rank), cable, settings)
+	if err != nil {
+		return err
+	}
+	r.links = append(r.links, joined)
+	if err := shape(joined.host(), r.config.Rate); err != nil {
+		return err
+	}
+	if r.tor == nil || cable {
+		if err := shape(joined.port(), r.config.Rate); err != nil {
+			return err
+		}
+	}
+	return introduce(r.home, HomeAddr(), worker, WorkerAddr(rank))
+}
