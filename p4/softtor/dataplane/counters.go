@@ -22,7 +22,8 @@ func (d *Dataplane) PreemptedCount(index uint8) (packets uint64, err error) {
 	return total(d.objects.Preempted, uint32(index))
 }
 
-// SaturatedCount is the number of additions to a job's sums that left the int32 range.
+// SaturatedCount is the number of a job's sums that left the ToR after they had
+// left the int32 range in it.
 func (d *Dataplane) SaturatedCount(index uint8) (packets uint64, err error) {
 	return total(d.objects.Saturated, uint32(index))
 }

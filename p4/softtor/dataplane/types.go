@@ -119,9 +119,9 @@ type ToParent struct {
 type Slot struct {
 	ID      uint32 // seq XOR the job's key
 	Urgency uint32 // priority << 24, less 1 << 16 for each contest lost; 0: free
-	Tag     uint32 // job << 16 | generation << 8 | op
+	Tag     uint32 // job << 16 | generation << 8
 	Bitmap  uint64
-	Flags   uint8 // wire.ECN, wire.Saturated
+	Flags   uint8 // wire.ECN, wire.Saturated, and the op << 4
 }
 
 // Emission is a frame that leaves by a port.

@@ -65,7 +65,7 @@ static __always_inline bool bitmap_holds(const struct wire_header *h, const stru
 	case WIRE_PROBE:
 		return bitmap && !(bitmap & ~m->bits);
 	case WIRE_RESULT:
-		return bitmap || m->role == ROLE_ECHO;
+		return bitmap;
 	}
 	return true;
 }

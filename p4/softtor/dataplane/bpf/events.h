@@ -19,7 +19,7 @@ enum event {
 	EVENT_OVERLAP = 8,         /* the slot's content went on, the packet's was lost */
 	EVENT_FREED = 9,           /* RESULT freed the slot of its chunk */
 	EVENT_FORWARDED = 10,      /* anything else of a member */
-	EVENT_MISMATCH = 11,       /* not as long as the slot's content: DATA went on to its home */
+	EVENT_MISMATCH = 11,       /* of another length or op than the slot's content: DATA went on to its home */
 	/* Why a packet was dropped; nothing else changed. */
 	EVENT_UNKNOWN_JOB = 16,
 	EVENT_STALE = 17,          /* another generation */
@@ -50,7 +50,7 @@ struct {
 	__type(value, __u64);
 } preempted SEC(".maps");
 
-/* Additions that left the int32 range, by job index. */
+/* Sums that left the int32 range, when they leave the ToR. By job index. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, JOB_INDICES);

@@ -58,6 +58,7 @@ static __always_inline struct decision handle_data(struct frame *f, void *data_e
 		.id = bpf_ntohl(h->seq) ^ t->key,
 		.tag = tag_of(h),
 		.urgency = (__s32)h->priority << PRIORITY_SHIFT,
+		.op = h->op,
 		.mark = congestion_mark(f),
 		.first_come = mode == REGION_FIRST_COME,
 	};
@@ -67,9 +68,6 @@ static __always_inline struct decision handle_data(struct frame *f, void *data_e
 
 	visit_slot(slot, &e, &r, rests, &out);
 	count_event(t->index, out.event);
-	if (out.saturated)
-		count_in(&saturated, t->index);
-
 	const struct tenant *owner = t;
 
 	if (out.leaves == LEAVES_PARTIAL || out.worn_out) {
@@ -83,11 +81,16 @@ static __always_inline struct decision handle_data(struct frame *f, void *data_e
 	case LEAVES_AS_IT_CAME:
 		return forward_ip(f, data_end);
 	case LEAVES_COMPLETE:
+		if (out.saturated)
+			count_in(&saturated, t->index);
 		return publish_sum(f, &t->publish, &out);
 	case LEAVES_PARTIAL:
 		/* Without an uplink the partial sum is lost, as in a reboot. */
-		if (owner && owner->uplink.present)
-			return send_up(f, &owner->uplink, &out);
+		if (!owner || !owner->uplink.present)
+			break;
+		if (out.saturated)
+			count_in(&saturated, owner->uplink.index);
+		return send_up(f, &owner->uplink, &out);
 	}
 	return decide(KIND_DROP, 0);
 }

@@ -77,7 +77,7 @@ static __always_inline struct decision send_up(struct frame *f, const struct upl
 	__u32 seq = out->id ^ up->key;
 
 	h->flags = out->flags;
-	h->op = out->tag;
+	h->op = out->op;
 	h->job = bpf_htons(out->tag >> 16);
 	h->generation = out->tag >> 8;
 	h->priority = 0;

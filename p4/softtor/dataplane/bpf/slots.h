@@ -14,7 +14,7 @@ struct slot {
 	__u32 tag;                 /* tag_of */
 	__u64 bitmap;
 	__u16 elems;
-	__u8 flags; /* WIRE_ECN, WIRE_SATURATED */
+	__u8 flags; /* WIRE_ECN, WIRE_SATURATED; above them the op */
 	__u8 unused[5];
 };
 
@@ -42,10 +42,16 @@ struct {
 #define AGE (1 << 16)
 #define MARGIN (1 << 23)
 
-/* Whose a content is and how it is combined: what is the same chunk's has the
- * same id and the same tag. The op is in it because a partial sum that is preempted leaves
- * in a packet that had another. */
+/* Whose a content is. */
 static __always_inline __u32 tag_of(const struct wire_header *h)
 {
-	return (__u32)bpf_ntohs(h->job) << 16 | (__u32)h->generation << 8 | h->op;
+	return (__u32)bpf_ntohs(h->job) << 16 | (__u32)h->generation << 8;
+}
+
+/* A slot keeps the op, for a partial sum that is preempted leaves in a packet that had another. */
+#define OP_SHIFT 4
+
+static __always_inline __u8 op_of(__u8 slot_flags)
+{
+	return slot_flags >> OP_SHIFT;
 }

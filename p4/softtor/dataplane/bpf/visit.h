@@ -13,6 +13,7 @@ struct request {
 	__u32 id;
 	__u32 tag;
 	__s32 urgency;
+	__u8 op;
 	__u8 mark; /* WIRE_ECN if it met congestion */
 	bool first_come;
 };
@@ -25,14 +26,15 @@ enum leaves {
 };
 
 struct outcome {
-	__u64 bitmap; /* of what leaves, and its flags, id and tag */
+	__u64 bitmap; /* of what leaves, and its id, tag, flags and op */
 	__u64 words;  /* the sum over its elements, for the checksum */
 	__u32 id;
 	__u32 tag;
 	__u8 flags;
+	__u8 op;
 	__u8 event;
 	__u8 leaves;
-	bool saturated; /* this addition left the int32 range */
+	bool saturated; /* the sum that leaves left the int32 range here */
 	bool worn_out;  /* the incumbent, which is of tag, aged to nothing */
 };
 
@@ -49,7 +51,9 @@ static __always_inline void take_content(struct slot *slot, struct outcome *out)
 	out->bitmap = slot->bitmap;
 	out->id = slot->id;
 	out->tag = slot->tag;
-	out->flags |= slot->flags;
+	out->flags |= slot->flags & WIRE_KNOWN_FLAGS;
+	out->op = op_of(slot->flags);
+	out->saturated = slot->flags & WIRE_SATURATED;
 	out->leaves = LEAVES_PARTIAL;
 }
 
@@ -60,7 +64,13 @@ static __always_inline void put_content(struct slot *slot, const struct elements
 	slot->tag = r->tag;
 	slot->bitmap = r->bitmap;
 	slot->elems = e->count;
-	slot->flags = r->mark;
+	slot->flags = r->mark | r->op << OP_SHIFT;
+}
+
+/* Whether packet and slot, of one chunk, can be combined. */
+static __always_inline bool fits(const struct slot *slot, const struct elements *e, const struct request *r)
+{
+	return slot->elems == e->count && op_of(slot->flags) == r->op;
 }
 
 /* DATA that may rest. */
@@ -70,7 +80,7 @@ static __always_inline enum move contest(struct slot *slot, const struct element
 	bool taken = slot->urgency != 0;
 
 	if (taken && slot->id == r->id && slot->tag == r->tag) {
-		if (slot->elems != e->count) {
+		if (!fits(slot, e, r)) {
 			out->event = EVENT_MISMATCH;
 			out->leaves = LEAVES_AS_IT_CAME;
 			return MOVE_NONE;
@@ -134,7 +144,7 @@ static __always_inline enum move take_along(struct slot *slot, const struct elem
 		slot->urgency = 0;
 		return MOVE_NONE;
 	}
-	if (slot->elems != e->count) {
+	if (!fits(slot, e, r)) {
 		out->event = EVENT_MISMATCH;
 		return MOVE_NONE;
 	}
@@ -155,7 +165,6 @@ static __always_inline enum move take_along(struct slot *slot, const struct elem
 static __always_inline void visit_slot(struct slot *slot, const struct elements *e, const struct request *r, bool rests,
 				       struct outcome *out)
 {
-	__u8 op = r->tag;
 	enum move move;
 	bool overflow = false;
 
@@ -168,10 +177,10 @@ static __always_inline void visit_slot(struct slot *slot, const struct elements 
 		elements_store(e);
 		break;
 	case MOVE_MERGE:
-		overflow = elements_merge(e, op);
+		overflow = elements_merge(e, r->op);
 		break;
 	case MOVE_JOIN:
-		overflow = elements_join(e, op, &out->words);
+		overflow = elements_join(e, r->op, &out->words);
 		break;
 	case MOVE_SWAP:
 		elements_swap(e);
