@@ -50,6 +50,7 @@ type Client struct {
 	// received is closed when the receiving goroutine has ended.
 	received chan struct{}
 
+	closing sync.Once
 	sending sync.Mutex // held around stream.Send; taken before mu
 	mu      sync.Mutex // guards what follows
 	current Arbitration
@@ -77,8 +78,8 @@ func Dial(ctx context.Context, config Config) (*Client, error) {
 	}
 	c := &Client{config: config, conn: conn, rpc: p4v1.NewP4RuntimeClient(conn), received: make(chan struct{}), changed: make(chan struct{})}
 	c.session, c.end = context.WithCancelCause(context.Background())
-	giveUp := context.AfterFunc(ctx, func() { c.end(context.Cause(ctx)) })
-	defer giveUp()
+	detach := context.AfterFunc(ctx, func() { c.end(context.Cause(ctx)) })
+	defer detach()
 	if c.stream, err = c.rpc.StreamChannel(c.session); err != nil {
 		close(c.received)
 		return nil, errors.Join(fmt.Errorf("p4runtime: %s: %w", config.Target, c.because(err)), c.Close())
@@ -87,14 +88,18 @@ func Dial(ctx context.Context, config Config) (*Client, error) {
 	if _, err := c.Elect(ctx, config.Election); err != nil {
 		return nil, errors.Join(fmt.Errorf("p4runtime: %s: %w", config.Target, err), c.Close())
 	}
+	if !detach() { // ctx ended at the last moment, and the session with it
+		return nil, errors.Join(fmt.Errorf("p4runtime: %s: %w", config.Target, context.Cause(ctx)), c.Close())
+	}
 	return c, nil
 }
 
-// Close ends the session and waits for it; calls that are still pending fail with ErrClosed.
-func (c *Client) Close() error {
+// Close ends the session and waits for it; calls that are still pending fail with ErrClosed. A second one does nothing.
+func (c *Client) Close() (err error) {
 	c.end(ErrClosed)
 	<-c.received
-	return c.conn.Close()
+	c.closing.Do(func() { err = c.conn.Close() })
+	return err
 }
 
 // Done is closed when the session has ended.

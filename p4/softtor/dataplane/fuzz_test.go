@@ -2,8 +2,11 @@ package dataplane
 
 import (
 	"encoding/binary"
+	"errors"
+	"slices"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
 
 	"spillway/wire"
@@ -28,6 +31,7 @@ func FuzzProcess(f *testing.F) {
 		}
 		r := tor{t, r.Dataplane, r.names}
 		if identify && len(frame) >= 70 {
+			frame = slices.Clone(frame)
 			// Get it past the secrets, which no fuzzer guesses.
 			p := jobA.data(int(port)%3, 5, 0)
 			port = uint16(p.port)
@@ -36,26 +40,31 @@ func FuzzProcess(f *testing.F) {
 			frame[48] = p.header.Generation
 			binary.BigEndian.PutUint32(frame[50:], p.header.Cookie)
 		}
-		before := r.state()
+		before := allSlots(r)
 		out, err := r.Process(Port(port), frame)
 		r.must(err)
-		after := r.state()
+		after := allSlots(r)
 		for _, e := range out {
 			if len(e.Frame) != len(frame) {
 				t.Errorf("a frame of %d bytes for one of %d", len(e.Frame), len(frame))
 			}
 		}
-		changed := uint64(0)
-		for counter, n := range after.Counters {
-			changed += n - before.Counters[counter]
-		}
-		if changed > 3 { // an event, preempted, saturated
-			t.Errorf("%d counts for one packet", changed)
-		}
-		if !cmp.Equal(before.Slots, after.Slots) && !admissible(Port(port), frame) {
-			t.Errorf("slots changed (-before +after)\n%s", cmp.Diff(before.Slots, after.Slots))
+		if !slices.Equal(before, after) && !admissible(Port(port), frame) {
+			t.Errorf("slots changed (-before +after)\n%s", cmp.Diff(before, after))
 		}
 	})
+}
+
+// allSlots are the slots, by one system call, for there are many inputs.
+func allSlots(r tor) []torSlot {
+	r.Helper()
+	indices, slots := make([]uint32, torSlots), make([]torSlot, torSlots)
+	var cursor ebpf.MapBatchCursor
+	n, err := r.objects.Slots.BatchLookup(&cursor, indices, slots, nil)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		r.Fatal(err)
+	}
+	return slots[:n]
 }
 
 // admissible is docs/protocol.md, section 6, in other words than the program's.

@@ -112,11 +112,15 @@ func (s *state) updateDirectCounter(kind p4v1.Update_Type, m *p4v1.DirectCounter
 	if m.GetData() == nil {
 		return nothing, nil
 	}
-	old := r.offset
+	before := r.offset
 	if err := s.setHits(t, r, m.GetData()); err != nil {
 		return nil, err
 	}
-	return func() error { r.offset = old; return nil }, nil
+	by := r.offset.minus(before)
+	return func() error {
+		r.offset = r.offset.minus(by) // the entry may have come back, with a new counter, since
+		return nil
+	}, nil
 }
 
 // readDirectCounters gives the counters of one entry, of a table, or of all tables.

@@ -69,15 +69,23 @@ func (s *state) updateTable(kind p4v1.Update_Type, m *p4v1.TableEntry) (undo fun
 	if old != nil {
 		replacement.offset = old.offset
 	}
-	if undo, err = s.replace(t, key, old, replacement); err != nil {
+	restore, err := s.replace(t, key, old, replacement)
+	if err != nil {
 		return nil, err
 	}
 	if old == nil || m.GetCounterData() != nil {
 		if err := s.setHits(t, replacement, m.GetCounterData()); err != nil {
-			return nil, errors.Join(err, undo())
+			return nil, errors.Join(err, restore())
 		}
 	}
-	return undo, nil
+	if old == nil {
+		return restore, nil
+	}
+	by := replacement.offset.minus(old.offset)
+	return func() error {
+		old.offset = replacement.offset.minus(by) // the entry may have come back, with a new counter, since
+		return restore()
+	}, nil
 }
 
 // writable checks what all updates of a table have in common.

@@ -446,6 +446,7 @@ func TestGroups(t *testing.T) {
 	if err := c.Write(ctx, update(remove, pipeline.Multicast(1))); err != nil {
 		t.Error(err)
 	}
+	//lint:ignore SA1019 controllers may still use it
 	old := replication(&p4v1.MulticastGroupEntry{MulticastGroupId: 1, Metadata: []byte("m"), Replicas: []*p4v1.Replica{{PortKind: &p4v1.Replica_EgressPort{EgressPort: 3}, Instance: 9}}})
 	if err := c.Write(ctx, update(insert, old)); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,2 @@
+// Package vectors holds the three targets of the ToR together.
+package vectors
