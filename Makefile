@@ -28,10 +28,10 @@ GENERATE_PACKAGES := clang-$(CLANG_VERSION) llvm-$(CLANG_VERSION) libbpf-dev lin
 SEEDS ?= 2700
 FIRST ?= 1
 
-.PHONY: help build test demo sim bench generate lint clean need-go need-root generate-deps
+.PHONY: help build test demo sim bench generate p4 lint clean need-go need-root generate-deps
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 build: need-go ## static binaries in bin/
 	@mkdir -p bin
@@ -54,6 +54,9 @@ bench: need-root build ## measure everything again and write docs/benchmarks.md
 
 generate: need-go generate-deps ## everything that is generated: the BPF objects and their Go bindings (needs clang)
 	go generate ./...
+
+p4: need-go ## compile the P4 programs and check what comes of it (needs p4c; P4C_NOTE= is added to SOURCE)
+	go run ./p4/check -dir p4 -note "$(P4C_NOTE)"
 
 lint: need-go ## gofmt, go vet, staticcheck
 	@unformatted="$$(gofmt -l .)"; if [[ -n "$$unformatted" ]]; then printf 'not gofmt-ed:\n%s\n' "$$unformatted" >&2; exit 1; fi

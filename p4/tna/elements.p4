@@ -1,0 +1,62 @@
+// One lane: the elements at one place of all slots. A sum that reaches an end of the range stays there, so that egress sees it,
+// whatever is added later.
+
+control Lane(inout int<32> element, in bit<15> slot, in bit<8> work, in bit<32> overlap_high, in bit<32> overlap_low) {
+    Register<int<32>, bit<15>>(SLOTS) slot_element;
+    RegisterAction<int<32>, bit<15>, int<32>>(slot_element) swap = {
+        void apply(inout int<32> x, out int<32> answer) { answer = x; x = element; }
+    };
+    RegisterAction<int<32>, bit<15>, int<32>>(slot_element) sum = {
+        void apply(inout int<32> x, out int<32> answer) {
+            if (x != 0x7fffffff && x != -0x80000000) {
+                x = x |+| element;
+            }
+            answer = x;
+        }
+    };
+    RegisterAction<int<32>, bit<15>, int<32>>(slot_element) largest = {
+        void apply(inout int<32> x, out int<32> answer) { x = max(x, element); answer = x; }
+    };
+    RegisterAction<int<32>, bit<15>, int<32>>(slot_element) smallest = {
+        void apply(inout int<32> x, out int<32> answer) { x = min(x, element); answer = x; }
+    };
+    action exchange() { element = swap.execute(slot); }
+    action add() { element = sum.execute(slot); }
+    action take_largest() { element = largest.execute(slot); }
+    action take_smallest() { element = smallest.execute(slot); }
+    // What is taken along and overlaps is the slot's alone; the slot is free by then, so it does not matter what it gets.
+    table lane {
+        key = {
+            work: ternary;
+            overlap_high: ternary;
+            overlap_low: ternary;
+        }
+        actions = { exchange; add; take_largest; take_smallest; NoAction; }
+        const default_action = NoAction;
+        const entries = {
+            (WORK_CLAIM, _, _): exchange();
+            (WORK_PREEMPT, _, _): exchange();
+            (WORK_MERGE | OP_SUM, 0, 0): add();
+            (WORK_MERGE | OP_MAX, 0, 0): take_largest();
+            (WORK_MERGE | OP_MIN, 0, 0): take_smallest();
+            (WORK_TAKE | OP_SUM, 0, 0): add();
+            (WORK_TAKE | OP_MAX, 0, 0): take_largest();
+            (WORK_TAKE | OP_MIN, 0, 0): take_smallest();
+            (WORK_TAKE &&& WORK_MASK, _, _): exchange();
+        }
+    }
+    apply {
+        lane.apply();
+    }
+}
+
+control Elements(inout headers_t h, in metadata_t m) {
+#define LANE(n, k) Lane() lane_##n;
+    EACH_LANE(LANE)
+#undef LANE
+    apply {
+#define LANE(n, k) lane_##n.apply(h.elements.e##n, h.spillway.slot[14:0], m.work, m.overlap_high, m.overlap_low);
+        EACH_LANE(LANE)
+#undef LANE
+    }
+}

@@ -1,0 +1,115 @@
+// What the program knows about a packet, besides its headers.
+
+#define SLOTS 32768
+
+// From ingress to egress, in front of each packet.
+header passage_h {
+    bit<8> index;      // of the job whose elements it carries
+    @padding bit<2> pad;
+    bit<1> flooded;
+    bit<1> rewritten;  // addresses: the IPv4 checksum is due
+    bit<1> published;  // the UDP checksum is due
+    bit<1> summed;     // the elements are sums that may be saturated
+    bit<1> pad2;
+    bit<9> port;       // where the packet came in
+}
+
+struct headers_t {
+    passage_h passage;
+    ethernet_h ethernet;
+    ipv4_h ipv4;
+    udp_h udp;
+    spillway_h spillway;
+    elements_h elements;
+}
+
+// What a Spillway packet is, from its header alone.
+const bit<8> SHAPE_BAD = 0;
+const bit<8> SHAPE_REST = 1;  // DATA that may rest, as far as its header says
+const bit<8> SHAPE_TAKE = 2;  // DATA of 32 elements that takes along
+const bit<8> SHAPE_LARGE = 3; // DATA of another length
+const bit<8> SHAPE_RESULT = 4;
+const bit<8> SHAPE_LARGE_RESULT = 5;
+const bit<8> SHAPE_PROBE = 6;
+const bit<8> SHAPE_HOME = 7; // SOLICIT, PENDING
+
+// What the owner of the slot is asked, and what it answers: a predicate, one bit of four, for neither condition (1), the first, the
+// second, both.
+const bit<8> ASK_CONTEST = 1;
+const bit<8> ASK_EVICT = 2;
+const bit<8> ASK_FREE = 3;
+
+const bit<8> FIRST = 2;
+const bit<8> SECOND = 4;
+const bit<8> BOTH = 8;
+
+// What is done with slot and packet: the upper half says what, the lower the op.
+const bit<8> WORK_NOTHING = 0x00;
+const bit<8> WORK_MERGE = 0x10;
+const bit<8> WORK_TAKE = 0x20;
+const bit<8> WORK_CLAIM = 0x30;
+const bit<8> WORK_PREEMPT = 0x31;
+const bit<8> WORK_SPILL = 0x40;
+const bit<8> WORK_FREE = 0x50;
+const bit<8> WORK_MASK = 0xF0;
+
+const bit<8> WAY_ENDS = 0;
+const bit<8> WAY_ONWARD = 1;
+const bit<8> WAY_UP = 2;
+const bit<8> WAY_PUBLISH = 3;
+
+struct metadata_t {
+    bit<8> shape;
+    bit<1> spillway;
+    bit<1> empty;      // bitmap
+    bit<1> in_region;
+    bit<1> first_come;
+    bit<2> role;
+    // Job: differences are 0 where the packet agrees.
+    bit<1> known;
+    bit<8> index;
+    bit<8> generation_difference;
+    bit<32> cookie_difference;
+    bit<32> id;
+    bit<32> tag;
+    int<32> urgency;
+    bit<8> marks; // ECN, and the op in the upper half
+    // Lengths.
+    bit<16> payload;
+    bit<16> ip_rest;
+    bit<16> udp_rest;
+    // Member: the packet's bitmap but for the member's bits, and where they differ; what the bitmap must be beside them.
+    bit<32> over_high;
+    bit<32> over_low;
+    bit<32> differs_high;
+    bit<32> differs_low;
+    bit<32> rest_high;
+    bit<32> rest_low;
+    // Slot.
+    bit<8> ask;
+    bit<8> answer;
+    bit<8> same_tag;
+    bit<8> contest;
+    bit<8> work;
+    bit<32> old_id;
+    int<32> old_urgency;
+    bit<32> old_tag;
+    bit<32> old_high;
+    bit<32> old_low;
+    bit<8> old_marks;
+    bit<32> overlap_high;
+    bit<32> overlap_low;
+    bit<32> missing_high;
+    bit<32> missing_low;
+    bit<32> extra_high;
+    bit<32> extra_low;
+    // Departure.
+    bit<8> way;
+    bit<5> event;
+    bit<13> counter;
+    bit<8> content_index;
+    bit<1> preempting;
+    bit<16> first_port;
+    bit<16> port_mask;
+    bit<16> port_offset;
+}
