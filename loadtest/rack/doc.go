@@ -26,8 +26,9 @@
 // by kill -9, the kernel closes the descriptors, ends the threads and with them
 // removes the namespaces, their links, queues and programs. There is no state
 // of an earlier, crashed run to clean up, because there is no place where it
-// could survive. Worker processes are started from a namespace's thread with a
-// parent-death signal, and they end when their stdin does; so they go as well.
+// could survive. Worker processes and the ToR's are started from a
+// namespace's thread with a parent-death signal, and they end when their stdin does;
+// so they go as well.
 //
 // Links are shaped with tbf, a token bucket (burst 256 kB, latency 50 ms): the
 // worker's uplink inside the worker's namespace, its downlink at the bridge's
