@@ -49,8 +49,8 @@ demo: need-root build ## train a network on four workers through the XDP aggrega
 sim: need-go need-root ## SEEDS=2800 FIRST=1: that many seeds of the simulated network
 	go test ./sim -run '^TestSeeds$$' -count=1 -v -timeout 120m -args -seeds $(SEEDS) -first $(FIRST)
 
-bench: need-root build ## measure everything again and write docs/benchmarks.md
-	bin/spill-load benchmarks --write docs/benchmarks.md
+bench: need-root build ## measure everything again and write docs/benchmarks.md; SECTION=words of a title: only that
+	bin/spill-load benchmarks --write docs/benchmarks.md $(if $(SECTION),--section "$(SECTION)")
 
 generate: need-go generate-deps ## everything that is generated: the BPF objects and their Go bindings (needs clang)
 	go generate ./...
