@@ -27,7 +27,7 @@ func startBMv2(t *testing.T) *rig.BMv2 {
 	if _, err := exec.LookPath(rig.SimpleSwitch); err != nil {
 		t.Skipf("%s is not on PATH: it comes with p4lang's package bmv2, or from github.com/p4lang/behavioral-model", rig.SimpleSwitch)
 	}
-	p, err := client.NewPipeline(pipeline.Software(), v1model.DeviceConfig)
+	p, err := client.NewPipeline(pipeline.Software(), v1model.Program)
 	if err != nil {
 		t.Fatal(err)
 	}
