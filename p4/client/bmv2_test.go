@@ -71,6 +71,15 @@ func TestBMv2(t *testing.T) {
 			{Addr: netip.MustParseAddr("10.77.0.1"), Port: 1, Bits: 1}, {Addr: netip.MustParseAddr("10.77.0.2"), Port: 2, Bits: 2},
 		},
 	}
+	// A pipeline in the place of another: nothing of that is left to see. (That no copies go to the old group's members is seen by p4/vectors/rig.)
+	if err := c.Write(ctx, &p4v1.Update{Type: p4v1.Update_INSERT, Entity: pipeline.Multicast(1, 64)}); err != nil {
+		t.Fatal(err)
+	}
+	again := b.Pipeline
+	again.Cookie++
+	if pushed, err := c.EnsurePipeline(ctx, again, false); !pushed || err != nil {
+		t.Fatalf("another pipeline: pushed %v, %v", pushed, err)
+	}
 	inserts, err := pipeline.Entries(b.Pipeline.Info, job)
 	if err != nil {
 		t.Fatal(err)

@@ -211,6 +211,7 @@ func TestDialErrors(t *testing.T) {
 
 func TestEnsurePipelineWhereServersDiffer(t *testing.T) {
 	const (
+		verify    = p4v1.SetForwardingPipelineConfigRequest_VERIFY
 		plain     = p4v1.SetForwardingPipelineConfigRequest_VERIFY_AND_COMMIT
 		reconcile = p4v1.SetForwardingPipelineConfigRequest_RECONCILE_AND_COMMIT
 	)
@@ -236,10 +237,11 @@ func TestEnsurePipelineWhereServersDiffer(t *testing.T) {
 		{"none", foreign{}, false, []action{plain}, codes.OK},
 		{"none, said as before 1.3", foreign{noConfig: status.Error(codes.FailedPrecondition, "none")}, true, []action{plain}, codes.OK},
 		{"the same", foreign{pipeline: with(p.Cookie)}, true, nil, codes.OK},
-		{"one without a cookie", foreign{pipeline: &p4v1.ForwardingPipelineConfig{}}, false, []action{plain}, codes.OK},
-		{"another", foreign{pipeline: with(other.Cookie)}, false, []action{plain}, codes.OK},
+		{"one without a cookie", foreign{pipeline: &p4v1.ForwardingPipelineConfig{}}, false, []action{verify, plain}, codes.OK},
+		{"another", foreign{pipeline: with(other.Cookie)}, false, []action{verify, plain}, codes.OK},
+		{"another, that is wrong", foreign{pipeline: with(other.Cookie), set: map[action]error{verify: status.Error(codes.InvalidArgument, "no")}}, false, []action{verify}, codes.InvalidArgument},
 		{"another, to keep its state", foreign{pipeline: with(other.Cookie)}, true, []action{reconcile}, codes.OK},
-		{"no reconciling", foreign{pipeline: with(1), set: map[action]error{reconcile: status.Error(codes.Unimplemented, "no")}}, true, []action{reconcile, plain}, codes.OK},
+		{"no reconciling", foreign{pipeline: with(1), set: map[action]error{reconcile: status.Error(codes.Unimplemented, "no")}}, true, []action{reconcile, verify, plain}, codes.OK},
 		{"cannot be reconciled", foreign{pipeline: with(1), set: map[action]error{reconcile: status.Error(codes.InvalidArgument, "no")}}, true, []action{reconcile}, codes.InvalidArgument},
 		{"refused", foreign{set: map[action]error{plain: status.Error(codes.InvalidArgument, "no")}}, false, []action{plain}, codes.InvalidArgument},
 		{"unreadable", foreign{noConfig: status.Error(codes.Internal, "no")}, false, nil, codes.Internal},
