@@ -17,7 +17,7 @@ import (
 
 // patience is how long a switch may take for one answer, by P4Runtime or with a
 // marker. It only ends what is broken.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // Rig is a switch in a namespace of its own. It is a vectors.Target for a
 // fixture whose ports it has. Not for several goroutines.
@@ -30,7 +30,6 @@ type Rig struct {
 	namespace *namespace
 	wires     *wires
 	markers   uint64
-	fixture   *vectors.Fixture
 }
 
 // newRig makes the namespace and the wires; the switch is not there yet.
@@ -69,7 +68,6 @@ func (r *Rig) Configure(f *vectors.Fixture) error {
 	if err != nil {
 		return err
 	}
-	r.fixture = f
 	return r.Client.Write(ctx, updates...)
 }
 
