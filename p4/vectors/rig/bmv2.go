@@ -116,11 +116,15 @@ func (b *BMv2) Configure(f *vectors.Fixture) error {
 	if err := b.Client.Write(ctx, b.groups...); err != nil {
 		return err
 	}
+	b.groups = nil
+	if err := b.Rig.Configure(f); err != nil {
+		return err
+	}
 	b.groups = []*p4v1.Update{{Type: p4v1.Update_DELETE, Entity: pipeline.Multicast(markerGroup)}}
 	for group := range f.Groups {
 		b.groups = append(b.groups, &p4v1.Update{Type: p4v1.Update_DELETE, Entity: pipeline.Multicast(group)})
 	}
-	return b.Rig.Configure(f)
+	return nil
 }
 
 // Kill kills the switch as a power failure would, and waits for its end.

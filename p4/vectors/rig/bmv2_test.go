@@ -64,4 +64,3 @@ func TestBMv2Vectors(t *testing.T) {
 		}
 	}
 }
-

@@ -2,7 +2,6 @@ package rig
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -73,9 +72,17 @@ func (r *Rig) Configure(f *vectors.Fixture) error {
 
 // Inject implements vectors.Target.
 func (r *Rig) Inject(port uint16, frame []byte) ([]vectors.Emission, error) {
+	if err := r.wires.send(port, frame); err != nil {
+		return nil, fmt.Errorf("send to port %d: %w", port, err)
+	}
+	return r.flush(port)
+}
+
+// flush is all that leaves before a marker that goes in by this port.
+func (r *Rig) flush(port uint16) ([]vectors.Emission, error) {
 	r.markers++
 	marker := newMarker(r.markers)
-	if err := errors.Join(r.wires.send(port, frame), r.wires.send(port, marker)); err != nil {
+	if err := r.wires.send(port, marker); err != nil {
 		return nil, fmt.Errorf("send to port %d: %w", port, err)
 	}
 	return r.wires.collect(marker, patience)
