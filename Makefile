@@ -25,7 +25,7 @@ export BPF2GO_STRIP := llvm-strip-$(CLANG_VERSION)
 export C_INCLUDE_PATH := /usr/include/$(shell uname -m)-linux-gnu
 GENERATE_PACKAGES := clang-$(CLANG_VERSION) llvm-$(CLANG_VERSION) libbpf-dev linux-libc-dev
 
-SEEDS ?= 2700
+SEEDS ?= 2800
 FIRST ?= 1
 
 .PHONY: help build test demo sim bench generate p4 lint clean need-go need-root generate-deps
@@ -46,11 +46,11 @@ test: need-go need-root ## the whole test suite (root: it loads BPF programs and
 demo: need-root build ## train a network on four workers through the XDP aggregator, without loss and with
 	bin/spill-load demo
 
-sim: need-go need-root ## SEEDS=2700 FIRST=1: that many seeds of the simulated network
+sim: need-go need-root ## SEEDS=2800 FIRST=1: that many seeds of the simulated network
 	go test ./sim -run '^TestSeeds$$' -count=1 -v -timeout 120m -args -seeds $(SEEDS) -first $(FIRST)
 
-bench: need-root build ## measure everything again and write docs/benchmarks.md
-	bin/spill-load benchmarks --write docs/benchmarks.md
+bench: need-root build ## measure everything again and write docs/benchmarks.md; SECTION=words of a title: only that
+	bin/spill-load benchmarks --write docs/benchmarks.md $(if $(SECTION),--section "$(SECTION)")
 
 generate: need-go generate-deps ## everything that is generated: the BPF objects and their Go bindings (needs clang)
 	go generate ./...

@@ -4,7 +4,24 @@ import "strconv"
 
 // torPlan is what is measured of the first level.
 func torPlan() []section {
-	return append([]section{memoryPlan()}, preemptionPlan()...)
+	return append([]section{torPacketPlan(), memoryPlan()}, preemptionPlan()...)
+}
+
+// torPacketPlan measures what a packet costs in the software ToR.
+func torPacketPlan() section {
+	s := section{
+		title: "The software ToR, a packet",
+		text: "The whole program on one core, in nanoseconds a DATA packet: it claims a free slot, is merged, completes the chunk (which makes the RESULT and its checksum), preempts a less urgent chunk (contents are " +
+			"swapped), is spilled to its home, or is a RESEND that takes along what is in the slot. Beside it, in the same run, a loop that only swaps bytes and adds the same elements.",
+		columns: []column{
+			{title: "claim, ns", key: "claim_ns"}, {title: "merge, ns", key: "merge_ns"}, {title: "complete, ns", key: "complete_ns"}, {title: "preempt, ns", key: "preempt_ns"},
+			{title: "spill, ns", key: "spill_ns"}, {title: "RESEND, ns", key: "resend_ns"}, {title: "bare loop, ns", key: "bare_ns"}, {title: "merge ÷ bare", key: "merge_ns", over: "bare_ns", digits: 2},
+		},
+	}
+	for _, e := range []int{32, 64, 256, 832} {
+		s.rows = append(s.rows, row{label: "E = " + strconv.Itoa(e), args: []string{"bench", "--tor", "--rounds", "3", "--output", "json"}, read: readBench(e)})
+	}
+	return s
 }
 
 // sweepWindow is W of the sweep; sweepSlots hold all chunks in flight.

@@ -44,6 +44,9 @@ func (e *Engine) Receive(now int64, payload []byte, ce bool) {
 	case wire.Pending:
 		e.stats.Pendings++
 		if ch := e.outstanding(position); ch != nil {
+			if ch.lastAsked > ch.lastSent { // it was a PROBE
+				e.answerTrip.measure(now, ch.lastAsked)
+			}
 			e.onState(now, position, ch, h.Type, h.Bitmap)
 		}
 	}

@@ -67,8 +67,18 @@ func (ch *chunk) class() class {
 
 // path is the round trip by which timers wait: the longer of the two, for where a chunk is summed is known when its RESULT comes.
 func (e *Engine) path() *roundTrip {
-	if e.torTrip.measured && (!e.trip.measured || e.torTrip.smoothed > e.trip.smoothed) {
+	home := e.homeTrip()
+	if e.torTrip.measured && (!home.measured || e.torTrip.smoothed > home.smoothed) {
 		return &e.torTrip
+	}
+	return home
+}
+
+// homeTrip is the way by the home: in a job with a ToR, the shorter of what RESULTs and what answers to PROBEs took. Where little is spilled, most RESULTs that
+// come from the home are of chunks that waited for a repair, and going by them each repair would begin later than the one before.
+func (e *Engine) homeTrip() *roundTrip {
+	if e.cfg.Tor != nil && e.trip.measured && e.answerTrip.measured && e.answerTrip.smoothed < e.trip.smoothed {
+		return &e.answerTrip
 	}
 	return &e.trip
 }
@@ -84,8 +94,8 @@ func (e *Engine) learnFromTor(now int64, ch *chunk) {
 	}
 	e.trip.expire(now)
 	line := ch.lastSent - e.torTrip.smoothed/4
-	if e.trip.measured {
-		line = min(line, now-e.trip.smoothed-e.trip.smoothed/4)
+	if home := e.homeTrip(); home.measured {
+		line = min(line, now-home.smoothed-home.smoothed/4)
 	}
 	e.torLine = max(e.torLine, line)
 }
