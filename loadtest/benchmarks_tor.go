@@ -31,7 +31,7 @@ const sweepWindow, sweepSlots = 255, 256
 func memoryPlan() section {
 	s := section{
 		title: "Memory of the ToR",
-		text: "Four workers at 500 Mbit/s all-reduce 20 MB through the software ToR, whose memory holds a fraction of the 256 chunks in flight (window 255); " +
+		text: "Four workers at 500 Mbit/s all-reduce 10 MB through the software ToR, whose memory holds a fraction of the 256 chunks in flight (window 255); " +
 			"what does not fit is summed at the aggregator. With a link to the aggregator of four times a worker's, spilling is to cost next to nothing: that is what the second level is for. " +
 			"With one that is no faster than a worker's, the memory is what counts: without any the four workers share that link. The ratio is to memory for all chunks, in the same round.",
 		plot: &plotted{file: "benchmarks-tor-memory.svg", title: "Throughput by memory of the ToR", xLabel: "slots / chunks in flight", column: 1},
@@ -50,7 +50,7 @@ func memoryPlan() section {
 		for _, slots := range []int{sweepSlots, sweepSlots / 2, sweepSlots / 4, sweepSlots / 8, sweepSlots / 16, 0} {
 			r := row{
 				label: home.label + ", memory for " + fraction(slots),
-				args: []string{"run", "--workers", "4", "--size", "20MB", "--iterations", "5", "--warmup", "1", "--output", "json", "--rate", "500mbit", "--home-rate", home.rate,
+				args: []string{"run", "--workers", "4", "--size", "10MB", "--iterations", "5", "--warmup", "1", "--output", "json", "--rate", "500mbit", "--home-rate", home.rate,
 					"--window", strconv.Itoa(sweepWindow), "--tor", "soft", "--tor-slots", strconv.Itoa(slots)},
 				read: readRun, base: base, curve: home.label, x: float64(slots) / sweepSlots,
 			}
@@ -111,7 +111,7 @@ func preemptionPlan() []section {
 			{"preemption", []string{"--tor-partition", partitionShared, "--preempt", switchOn}},
 			{"private", []string{"--tor-partition", partitionPrivate}},
 		} {
-			args := []string{"run", "--workers", "4", "--size", "10MB", "--iterations", "5", "--warmup", "1", "--output", "json", "--rate", "500mbit", "--home-rate", c.home,
+			args := []string{"run", "--workers", "4", "--size", "5MB", "--iterations", "6", "--warmup", "1", "--output", "json", "--rate", "500mbit", "--home-rate", c.home,
 				"--window", "127", "--tor", "soft", "--tor-slots", "128"}
 			args = append(args, mode.args...)
 			args = append(args, "--jobs", "name=a,priority=32,straggler=20ms")
