@@ -35,12 +35,20 @@ func (d *Dataplane) Wipe() error {
 		empty[torBridgeKey, torBridgeTo](o.Bridge),
 		empty[uint32, ebpf.MapID](o.Groups),
 	}
-	if _, err := o.Slots.BatchUpdate(indices(d.config.Slots), make([]torSlot, d.config.Slots), &ebpf.BatchOptions{ElemFlags: uint64(ebpf.UpdateLock)}); err != nil {
-		errs = append(errs, fmt.Errorf("clear the slots: %w", err))
-	}
-	errs = append(errs, zeroAll(o.Events), zeroAll(o.Preempted), zeroAll(o.Saturated))
+	errs = append(errs, d.ClearSlots(), zeroAll(o.Events), zeroAll(o.Preempted), zeroAll(o.Saturated))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("wipe: %w", err)
+	}
+	return nil
+}
+
+// ClearSlots frees all slots and loses what they hold; tables and counters stay. A
+// packet that is in the program at this moment may still claim one.
+func (d *Dataplane) ClearSlots() error {
+	n := d.config.Slots
+	_, err := d.objects.Slots.BatchUpdate(indices(n), make([]torSlot, n), &ebpf.BatchOptions{ElemFlags: uint64(ebpf.UpdateLock)})
+	if err != nil {
+		return fmt.Errorf("clear the slots: %w", err)
 	}
 	return nil
 }
