@@ -36,7 +36,8 @@ func memoryPlan() section {
 		title: "Memory of the ToR",
 		text: "Four workers at 500 Mbit/s all-reduce 10 MB through the software ToR, whose memory holds a fraction of the 256 chunks in flight (window 255); " +
 			"what does not fit is summed at the aggregator. With a link to the aggregator of four times a worker's, spilling is to cost next to nothing: that is what the second level is for. " +
-			"With one that is no faster than a worker's, the memory is what counts: without any the four workers share that link. The ratio is to memory for all chunks, in the same round.",
+			"With one that is no faster than a worker's, the memory is what counts: without any the four workers share that link. The ratio is to memory for all chunks, in the same round. " +
+			"Drops: a port of the software ToR holds 256 packets, and a burst of all workers to the aggregator can be more.",
 		plot: &plotted{file: "benchmarks-tor-memory.svg", title: "Throughput by memory of the ToR", xLabel: "slots / chunks in flight", column: 1},
 		columns: []column{
 			{title: "p50, ms", key: "p50_ms", digits: 2},
@@ -45,6 +46,7 @@ func memoryPlan() section {
 			{title: "summed in the ToR", key: "tor_share", percent: true, digits: 1},
 			{title: "spilled", key: "spill_share", percent: true, digits: 1},
 			{title: "packets to the aggregator", key: "home_packets"},
+			{title: "dropped on the way there", key: "to_home_drops"},
 			{title: "retransmissions", key: "retransmissions"},
 		},
 	}
@@ -104,6 +106,7 @@ func preemptionPlan() []section {
 			column{title: "summed in the ToR", key: "tor_share", percent: true, digits: 1},
 			column{title: "spilled", key: "spill_share", percent: true, digits: 1},
 			column{title: "preempted", key: "preempted"},
+			column{title: "dropped on the way to the aggregator", key: "to_home_drops"},
 			column{title: "retransmissions", key: "retransmissions"})
 		for _, mode := range []struct {
 			label string
