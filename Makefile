@@ -28,10 +28,10 @@ GENERATE_PACKAGES := clang-$(CLANG_VERSION) llvm-$(CLANG_VERSION) libbpf-dev lin
 SEEDS ?= 2800
 FIRST ?= 1
 
-.PHONY: help build test demo sim bench generate p4 lint clean need-go need-root generate-deps
+.PHONY: help build test test-bmv2 demo sim bench generate p4 lint clean need-go need-root generate-deps
 
 help: ## this list
-	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 build: need-go ## static binaries in bin/
 	@mkdir -p bin
@@ -42,6 +42,9 @@ build: need-go ## static binaries in bin/
 test: need-go need-root ## the whole test suite (root: it loads BPF programs and makes network namespaces)
 	go build -buildvcs=false ./...
 	go run ./loadtest/testsummary -count=1 -p=1 -timeout=9m ./...
+
+test-bmv2: need-go need-root ## the packet vectors and the P4Runtime client against simple_switch_grpc, where that is on PATH
+	go run ./loadtest/testsummary -count=1 -run=BMv2 ./p4/vectors/rig
 
 demo: need-root build ## train a network on four workers through the XDP aggregator, without loss and with
 	bin/spill-load demo
