@@ -43,8 +43,9 @@ test: need-go need-root ## the whole test suite (root: it loads BPF programs and
 	go build -buildvcs=false ./...
 	go run ./loadtest/testsummary -count=1 -p=1 -timeout=9m ./...
 
-test-bmv2: need-go need-root ## the packet vectors and the P4Runtime client against simple_switch_grpc, where that is on PATH
-	go run ./loadtest/testsummary -count=1 -run=BMv2 ./p4/vectors/rig
+test-bmv2: need-go need-root ## what can be tested on BMv2 only: needs simple_switch_grpc on PATH, from p4lang's packages
+	@command -v simple_switch_grpc >/dev/null || { echo "simple_switch_grpc is not on PATH: it comes with p4lang's package bmv2, or from https://github.com/p4lang/behavioral-model" >&2; exit 1; }
+	go test -count=1 -v -run BMv2 -timeout 20m ./p4/client ./p4/vectors/rig
 
 demo: need-root build ## train a network on four workers through the XDP aggregator, without loss and with
 	bin/spill-load demo
