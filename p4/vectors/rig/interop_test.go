@@ -225,7 +225,7 @@ func bmv2Job(t *testing.T, b *BMv2) {
 		TorAddr: netip.MustParseAddr("10.77.0.253"), Group: netip.MustParseAddr("239.77.0.1"), MulticastGroup: 1, WorkerPort: 9801,
 		Region: &pipeline.Region{Base: 8, Slots: 8, Mode: pipeline.ModePrivate},
 	}
-	make, err := pipeline.Entries(b.Pipeline.Info, job)
+	add, err := pipeline.Entries(b.Pipeline.Info, job)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func bmv2Job(t *testing.T, b *BMv2) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := b.Client.Write(within(t), make...); err != nil {
+		if err := b.Client.Write(within(t), add...); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.Client.Write(within(t), remove...); err != nil {
