@@ -11,7 +11,7 @@ control Lookups(inout headers_t h, inout metadata_t m, in ingress_intrinsic_meta
         m.index = index;
         m.generation_difference = h.spillway.generation ^ generation;
         m.cookie_difference = h.spillway.cookie ^ cookie;
-        m.id = h.spillway.seq ^ key;
+        m.id = (int<32>)(h.spillway.seq ^ key);
     }
     @name(".no_job")
     action no_job() {

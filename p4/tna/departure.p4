@@ -138,7 +138,7 @@ control Departure(inout headers_t h, inout metadata_t m, in ingress_intrinsic_me
     @name(".forward")
     table forward {
         key = { h.ipv4.dst: lpm @name("dst"); }
-        actions = { to_port; drop; }
+        actions = { to_port; @defaultonly drop; } // what a direct counter belongs to counts in all actions that an entry may have
         const default_action = drop;
         size = ROUTES;
         counters = forward_packets;
@@ -177,14 +177,14 @@ control Departure(inout headers_t h, inout metadata_t m, in ingress_intrinsic_me
     action send_up(bit<8> index, bit<9> port, bit<48> mac, bit<32> src, bit<32> dst, bit<16> first_port, bit<16> port_mask,
                    bit<32> cookie, bit<32> key) {
         h.passage.index = index;
-        h.passage.rewritten = 1;
+        m.rewritten = 1;
         manager.ucast_egress_port = port;
         h.ethernet.dst = mac;
         h.ipv4.src = src;
         h.ipv4.dst = dst;
         h.spillway.priority = 0;
         h.spillway.cookie = cookie;
-        h.spillway.seq = m.id ^ key;
+        h.spillway.seq = (bit<32>)m.id ^ key;
         h.udp.checksum = 0;
         m.first_port = first_port;
         m.port_mask = port_mask;
@@ -200,8 +200,9 @@ control Departure(inout headers_t h, inout metadata_t m, in ingress_intrinsic_me
     @name(".to_workers")
     action to_workers(bit<16> group, bit<48> src_mac, bit<48> dst_mac, bit<32> src, bit<32> dst, bit<16> src_port, bit<16> dst_port) {
         h.passage.index = m.index;
-        h.passage.rewritten = 1;
+        m.rewritten = 1;
         h.passage.published = 1;
+        m.published = 1;
         manager.mcast_grp_a = group;
         h.ethernet.src = src_mac;
         h.ethernet.dst = dst_mac;
@@ -214,7 +215,7 @@ control Departure(inout headers_t h, inout metadata_t m, in ingress_intrinsic_me
     @name(".to_parent")
     action to_parent(bit<9> port, bit<48> mac, bit<32> src, bit<32> dst, bit<16> first_port, bit<16> port_mask, bit<64> bits) {
         h.passage.index = m.index;
-        h.passage.rewritten = 1;
+        m.rewritten = 1;
         manager.ucast_egress_port = port;
         h.ethernet.dst = mac;
         h.ipv4.src = src;
@@ -252,7 +253,6 @@ control Departure(inout headers_t h, inout metadata_t m, in ingress_intrinsic_me
     }
 
     apply {
-        h.passage.setValid();
         h.passage.port = intrinsic.ingress_port;
         if (m.spillway == 1) {
             m.counter = m.index ++ m.event;

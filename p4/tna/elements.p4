@@ -50,13 +50,54 @@ control Lane(inout int<32> element, in bit<15> slot, in bit<8> work, in bit<32> 
     }
 }
 
+#define LARGEST 0x7fffffff
+#define SMALLEST 0x80000000
+
+// Whether one of four lanes is at an end of the range. It takes a stage after theirs, so the four of the last stage are left to egress.
+control Extremes(in int<32> a, in int<32> b, in int<32> c, in int<32> d, inout bit<1> extreme) {
+    action at_an_end() {
+        extreme = 1;
+    }
+    table ends {
+        key = {
+            (bit<32>)a: ternary @name("a");
+            (bit<32>)b: ternary @name("b");
+            (bit<32>)c: ternary @name("c");
+            (bit<32>)d: ternary @name("d");
+        }
+        actions = { at_an_end; NoAction; }
+        const default_action = NoAction;
+        const entries = {
+            (LARGEST, _, _, _): at_an_end();
+            (SMALLEST, _, _, _): at_an_end();
+            (_, LARGEST, _, _): at_an_end();
+            (_, SMALLEST, _, _): at_an_end();
+            (_, _, LARGEST, _): at_an_end();
+            (_, _, SMALLEST, _): at_an_end();
+            (_, _, _, LARGEST): at_an_end();
+            (_, _, _, SMALLEST): at_an_end();
+        }
+    }
+    apply {
+        ends.apply();
+    }
+}
+
 control Elements(inout headers_t h, in metadata_t m) {
 #define LANE(n, k) Lane() lane_##n;
     EACH_LANE(LANE)
 #undef LANE
+#define FOURS(F) F(04, 05, 06, 07, 1) F(08, 09, 10, 11, 2) F(12, 13, 14, 15, 3) F(16, 17, 18, 19, 4) F(20, 21, 22, 23, 5) \
+        F(24, 25, 26, 27, 6) F(28, 29, 30, 31, 7)
+#define FOUR(a, b, c, d, place) Extremes() extremes_##a;
+    FOURS(FOUR)
+#undef FOUR
     apply {
 #define LANE(n, k) lane_##n.apply(h.elements.e##n, h.spillway.slot[14:0], m.work, m.overlap_high, m.overlap_low);
         EACH_LANE(LANE)
 #undef LANE
+#define FOUR(a, b, c, d, place) extremes_##a.apply(h.elements.e##a, h.elements.e##b, h.elements.e##c, h.elements.e##d, h.passage.extremes[place:place]);
+        FOURS(FOUR)
+#undef FOUR
     }
 }

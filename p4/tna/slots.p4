@@ -5,7 +5,7 @@
 // tag is kept three times too: it decides whether a bitmap is added to, in the pass that reads it.
 
 struct owner_t {
-    bit<32> id;
+    int<32> id;
     int<32> urgency; // 0: free
 }
 
@@ -90,14 +90,14 @@ control Owner(inout headers_t h, inout metadata_t m) {
 
     // Whose it was.
     Register<owner_t, bit<15>>(SLOTS) slot_id;
-    RegisterAction<owner_t, bit<15>, bit<32>>(slot_id) contest_id = {
-        void apply(inout owner_t x, out bit<32> answer) { answer = x.id; CONTEST }
+    RegisterAction<owner_t, bit<15>, int<32>>(slot_id) contest_id = {
+        void apply(inout owner_t x, out int<32> answer) { answer = x.id; CONTEST }
     };
-    RegisterAction<owner_t, bit<15>, bit<32>>(slot_id) settle_id = {
-        void apply(inout owner_t x, out bit<32> answer) { answer = x.id; SETTLE }
+    RegisterAction<owner_t, bit<15>, int<32>>(slot_id) settle_id = {
+        void apply(inout owner_t x, out int<32> answer) { answer = x.id; SETTLE }
     };
-    RegisterAction<owner_t, bit<15>, bit<32>>(slot_id) evict_id = {
-        void apply(inout owner_t x, out bit<32> answer) { answer = x.id; EVICT }
+    RegisterAction<owner_t, bit<15>, int<32>>(slot_id) evict_id = {
+        void apply(inout owner_t x, out int<32> answer) { answer = x.id; EVICT }
     };
     action contest_b() { m.old_id = contest_id.execute(h.spillway.slot[14:0]); }
     action settle_b() { m.old_id = settle_id.execute(h.spillway.slot[14:0]); }

@@ -40,6 +40,12 @@ control SpillwayIngress(inout headers_t h, inout metadata_t m, in ingress_intrin
 
     apply {
         limits.apply();
+        h.passage.setValid();
+        h.passage.index = 0;
+        h.passage.extremes = 0;
+        h.passage.flooded = 0;
+        h.passage.summed = 0;
+        h.passage.published = 0;
         m.way = WAY_ONWARD;
         if (h.spillway.isValid()) {
             m.spillway = 1;

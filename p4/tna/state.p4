@@ -5,13 +5,29 @@
 // From ingress to egress, in front of each packet.
 header passage_h {
     bit<8> index;      // of the job whose elements it carries
-    @padding bit<2> pad;
+    bit<8> extremes;   // a bit for every four lanes but the first: one of them is at an end of the range
     bit<1> flooded;
-    bit<1> rewritten;  // addresses: the IPv4 checksum is due
-    bit<1> published;  // the UDP checksum is due
     bit<1> summed;     // the elements are sums that may be saturated
-    bit<1> pad2;
+    bit<1> published;
+    @padding bit<4> pad;
     bit<9> port;       // where the packet came in
+}
+
+// The first four elements again, for egress, which compares their bits: tables with constant entries take no negative numbers.
+header first_elements_h {
+    bit<32> e00;
+    bit<32> e01;
+    bit<32> e02;
+    bit<32> e03;
+}
+
+struct egress_headers_t {
+    passage_h passage;
+    ethernet_h ethernet;
+    ipv4_h ipv4;
+    udp_h udp;
+    spillway_h spillway;
+    first_elements_h elements;
 }
 
 struct headers_t {
@@ -70,7 +86,7 @@ struct metadata_t {
     bit<8> index;
     bit<8> generation_difference;
     bit<32> cookie_difference;
-    bit<32> id;
+    int<32> id;
     bit<32> tag;
     int<32> urgency;
     bit<8> marks; // ECN, and the op in the upper half
@@ -91,7 +107,7 @@ struct metadata_t {
     bit<8> same_tag;
     bit<8> contest;
     bit<8> work;
-    bit<32> old_id;
+    int<32> old_id;
     int<32> old_urgency;
     bit<32> old_tag;
     bit<32> old_high;
@@ -109,6 +125,8 @@ struct metadata_t {
     bit<13> counter;
     bit<8> content_index;
     bit<1> preempting;
+    bit<1> rewritten; // addresses: the IPv4 checksum is due
+    bit<1> published; // the UDP checksum is due
     bit<16> first_port;
     bit<16> port_mask;
     bit<16> port_offset;
