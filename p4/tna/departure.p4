@@ -37,7 +37,7 @@ control Outcome(inout headers_t h, inout metadata_t m) {
         h.spillway.bitmap_high = h.spillway.bitmap_high | m.old_high;
         h.spillway.bitmap_low = h.spillway.bitmap_low | m.old_low;
     }
-    action take_along(bit<5> event) {
+    action take_along(bit<8> event) {
         m.event = event;
         m.way = WAY_UP;
         h.spillway.bitmap_high = m.old_high;
@@ -52,12 +52,12 @@ control Outcome(inout headers_t h, inout metadata_t m) {
     table outcome {
         key = {
             m.work: ternary;
-            m.overlap_high: ternary;
-            m.overlap_low: ternary;
-            m.missing_high: ternary;
-            m.missing_low: ternary;
-            m.extra_high: ternary;
-            m.extra_low: ternary;
+            m.over_high: ternary;
+            m.over_low: ternary;
+            m.rest_high: ternary;
+            m.rest_low: ternary;
+            m.differs_high: ternary;
+            m.differs_low: ternary;
         }
         actions = { claim; merge; duplicate; complete; preempt; unite; take_along; spill; free; NoAction; }
         const default_action = NoAction;
@@ -251,40 +251,56 @@ control Departure(inout headers_t h, inout metadata_t m, in ingress_intrinsic_me
     action count_victim() {
         preempted.count(h.passage.index);
     }
+    action add_flags() {
+        h.spillway.flags = h.spillway.flags | m.old_marks;
+    }
+    action set_flags() {
+        h.spillway.flags = m.old_marks;
+    }
+    action is_summed() {
+        h.passage.summed = 1;
+    }
 
+    // What rewrites comes first: it has the longest way to go.
     apply {
-        h.passage.port = intrinsic.ingress_port;
-        if (m.spillway == 1) {
-            m.counter = m.index ++ m.event;
+        m.counter = m.index ++ m.event[4:0];
+        if (h.spillway.isValid()) {
             count_event();
         }
-        if (m.way == WAY_ONWARD) {
-            if (!h.ipv4.isValid()) {
-                bridge.apply();
-            } else if (h.ipv4.dst[31:28] == 0xE) {
-                multicast.apply();
-            } else {
-                forward.apply();
-            }
-        } else if (m.way == WAY_UP) {
-            h.spillway.flags = h.spillway.flags | m.old_marks;
-            uplink.apply();
-            if (m.preempting == 1) {
-                count_victim();
-            }
-        } else if (m.way == WAY_PUBLISH) {
-            h.spillway.flags = m.old_marks;
-            publish.apply();
-        } else {
-            drop();
+        if (m.way == WAY_UP) {
+            add_flags();
         }
+        if (m.way == WAY_UP) {
+            uplink.apply();
+        }
+        if (m.preempting == 1) {
+            count_victim();
+        }
+        if (m.way == WAY_PUBLISH) {
+            set_flags();
+        }
+        if (m.way == WAY_PUBLISH) {
+            publish.apply();
+        }
+        home_port_offset();
+        home_port_mask();
         if (m.first_port != 0) {
-            home_port_offset();
-            home_port_mask();
             home_port();
         }
         if (m.way[1:1] == 1 && h.spillway.op == OP_SUM) {
-            h.passage.summed = 1;
+            is_summed();
+        }
+        if (m.way == WAY_ONWARD && m.cast == CAST_LINK) {
+            bridge.apply();
+        }
+        if (m.way == WAY_ONWARD && m.cast == CAST_MULTICAST) {
+            multicast.apply();
+        }
+        if (m.way == WAY_ONWARD && m.cast == CAST_UNICAST) {
+            forward.apply();
+        }
+        if (m.way == WAY_ENDS) {
+            drop();
         }
     }
 }

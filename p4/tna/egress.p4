@@ -44,7 +44,8 @@ control SpillwayEgress(inout egress_headers_t h, inout egress_metadata_t m, in e
     apply {
         if (h.passage.summed == 1) {
             first_elements.apply();
-            if (h.passage.extremes != 0 || m.extreme == 1) {
+            if (h.passage.extreme_04 == 1 || h.passage.extreme_08 == 1 || h.passage.extreme_12 == 1 || h.passage.extreme_16 == 1 ||
+                    h.passage.extreme_20 == 1 || h.passage.extreme_24 == 1 || h.passage.extreme_28 == 1 || m.extreme == 1) {
                 mark();
                 // A published packet passes here once for each copy.
                 if (h.passage.published == 0 || intrinsic.egress_rid_first == 1) {

@@ -1,24 +1,24 @@
 // One lane: the elements at one place of all slots. A sum that reaches an end of the range stays there, so that egress sees it,
 // whatever is added later.
 
-control Lane(inout int<32> element, in bit<15> slot, in bit<8> work, in bit<32> overlap_high, in bit<32> overlap_low) {
+control Lane(inout bit<32> element, in bit<15> slot, in bit<8> work, in bit<32> overlap_high, in bit<32> overlap_low) {
     Register<int<32>, bit<15>>(SLOTS) slot_element;
-    RegisterAction<int<32>, bit<15>, int<32>>(slot_element) swap = {
-        void apply(inout int<32> x, out int<32> answer) { answer = x; x = element; }
+    RegisterAction<int<32>, bit<15>, bit<32>>(slot_element) swap = {
+        void apply(inout int<32> x, out bit<32> answer) { answer = (bit<32>)x; x = (int<32>)element; }
     };
-    RegisterAction<int<32>, bit<15>, int<32>>(slot_element) sum = {
-        void apply(inout int<32> x, out int<32> answer) {
+    RegisterAction<int<32>, bit<15>, bit<32>>(slot_element) sum = {
+        void apply(inout int<32> x, out bit<32> answer) {
             if (x != 0x7fffffff && x != -0x80000000) {
-                x = x |+| element;
+                x = x |+| (int<32>)element;
             }
-            answer = x;
+            answer = (bit<32>)x;
         }
     };
-    RegisterAction<int<32>, bit<15>, int<32>>(slot_element) largest = {
-        void apply(inout int<32> x, out int<32> answer) { x = max(x, element); answer = x; }
+    RegisterAction<int<32>, bit<15>, bit<32>>(slot_element) largest = {
+        void apply(inout int<32> x, out bit<32> answer) { x = max(x, (int<32>)element); answer = (bit<32>)x; }
     };
-    RegisterAction<int<32>, bit<15>, int<32>>(slot_element) smallest = {
-        void apply(inout int<32> x, out int<32> answer) { x = min(x, element); answer = x; }
+    RegisterAction<int<32>, bit<15>, bit<32>>(slot_element) smallest = {
+        void apply(inout int<32> x, out bit<32> answer) { x = min(x, (int<32>)element); answer = (bit<32>)x; }
     };
     action exchange() { element = swap.execute(slot); }
     action add() { element = sum.execute(slot); }
@@ -54,16 +54,16 @@ control Lane(inout int<32> element, in bit<15> slot, in bit<8> work, in bit<32> 
 #define SMALLEST 0x80000000
 
 // Whether one of four lanes is at an end of the range. It takes a stage after theirs, so the four of the last stage are left to egress.
-control Extremes(in int<32> a, in int<32> b, in int<32> c, in int<32> d, inout bit<1> extreme) {
+control Extremes(in bit<32> a, in bit<32> b, in bit<32> c, in bit<32> d, inout bit<1> extreme) {
     action at_an_end() {
         extreme = 1;
     }
     table ends {
         key = {
-            (bit<32>)a: ternary @name("a");
-            (bit<32>)b: ternary @name("b");
-            (bit<32>)c: ternary @name("c");
-            (bit<32>)d: ternary @name("d");
+            a: ternary @name("a");
+            b: ternary @name("b");
+            c: ternary @name("c");
+            d: ternary @name("d");
         }
         actions = { at_an_end; NoAction; }
         const default_action = NoAction;
@@ -87,16 +87,16 @@ control Elements(inout headers_t h, in metadata_t m) {
 #define LANE(n, k) Lane() lane_##n;
     EACH_LANE(LANE)
 #undef LANE
-#define FOURS(F) F(04, 05, 06, 07, 1) F(08, 09, 10, 11, 2) F(12, 13, 14, 15, 3) F(16, 17, 18, 19, 4) F(20, 21, 22, 23, 5) \
-        F(24, 25, 26, 27, 6) F(28, 29, 30, 31, 7)
-#define FOUR(a, b, c, d, place) Extremes() extremes_##a;
+#define FOURS(F) F(04, 05, 06, 07) F(08, 09, 10, 11) F(12, 13, 14, 15) F(16, 17, 18, 19) F(20, 21, 22, 23) \
+        F(24, 25, 26, 27) F(28, 29, 30, 31)
+#define FOUR(a, b, c, d) Extremes() extremes_##a;
     FOURS(FOUR)
 #undef FOUR
     apply {
-#define LANE(n, k) lane_##n.apply(h.elements.e##n, h.spillway.slot[14:0], m.work, m.overlap_high, m.overlap_low);
+#define LANE(n, k) lane_##n.apply(h.elements.e##n, h.spillway.slot[14:0], m.work, m.over_high, m.over_low);
         EACH_LANE(LANE)
 #undef LANE
-#define FOUR(a, b, c, d, place) extremes_##a.apply(h.elements.e##a, h.elements.e##b, h.elements.e##c, h.elements.e##d, h.passage.extremes[place:place]);
+#define FOUR(a, b, c, d) extremes_##a.apply(h.elements.e##a, h.elements.e##b, h.elements.e##c, h.elements.e##d, h.passage.extreme_##a);
         FOURS(FOUR)
 #undef FOUR
     }

@@ -24,8 +24,7 @@ struct part_t {
             m.cookie_difference: ternary; \
             m.role: ternary; \
             m.empty: ternary; \
-            m.in_region: ternary; \
-            m.first_come: ternary; \
+            m.region: ternary; \
             m.differs_high: ternary; \
             m.differs_low: ternary; \
             m.over_high: ternary; \
@@ -34,13 +33,18 @@ struct part_t {
         actions = { contest_##copy; settle_##copy; evict_##copy; free_##copy; NoAction; } \
         const default_action = NoAction; \
         const entries = { \
-            (SHAPE_REST, 0, 0, ROLE_WORKER, 0, 1, 0, 0, 0, _, _): contest_##copy(); \
-            (SHAPE_REST, 0, 0, ROLE_WORKER, 0, 1, 1, 0, 0, _, _): settle_##copy(); \
-            (SHAPE_REST, 0, 0, ROLE_WORKER, 0, 1, _, _, _, 0, 0): evict_##copy(); \
-            (SHAPE_TAKE, 0, 0, ROLE_WORKER, 0, 1, _, _, _, 0, 0): evict_##copy(); \
-            (SHAPE_RESULT, 0, 0, ROLE_WORKER, 0, 1, _, _, _, _, _): free_##copy(); \
-            (SHAPE_RESULT, 0, 0, ROLE_HOME, 0, 1, _, _, _, _, _): free_##copy(); \
-            (SHAPE_RESULT, 0, 0, ROLE_ECHO, 0, 1, _, _, _, _, _): free_##copy(); \
+            (SHAPE_REST, 0, 0, ROLE_WORKER, 0, CONTESTED, 0, 0, _, _): contest_##copy(); \
+            (SHAPE_REST, 0, 0, ROLE_WORKER, 0, FIRST_COME, 0, 0, _, _): settle_##copy(); \
+            (SHAPE_REST, 0, 0, ROLE_WORKER, 0, CONTESTED, _, _, 0, 0): evict_##copy(); \
+            (SHAPE_REST, 0, 0, ROLE_WORKER, 0, FIRST_COME, _, _, 0, 0): evict_##copy(); \
+            (SHAPE_TAKE, 0, 0, ROLE_WORKER, 0, CONTESTED, _, _, 0, 0): evict_##copy(); \
+            (SHAPE_TAKE, 0, 0, ROLE_WORKER, 0, FIRST_COME, _, _, 0, 0): evict_##copy(); \
+            (SHAPE_RESULT, 0, 0, ROLE_WORKER, 0, CONTESTED, _, _, _, _): free_##copy(); \
+            (SHAPE_RESULT, 0, 0, ROLE_WORKER, 0, FIRST_COME, _, _, _, _): free_##copy(); \
+            (SHAPE_RESULT, 0, 0, ROLE_HOME, 0, CONTESTED, _, _, _, _): free_##copy(); \
+            (SHAPE_RESULT, 0, 0, ROLE_HOME, 0, FIRST_COME, _, _, _, _): free_##copy(); \
+            (SHAPE_RESULT, 0, 0, ROLE_ECHO, 0, CONTESTED, _, _, _, _): free_##copy(); \
+            (SHAPE_RESULT, 0, 0, ROLE_ECHO, 0, FIRST_COME, _, _, _, _): free_##copy(); \
         } \
     }
 
@@ -307,12 +311,12 @@ control Comparison(inout headers_t h, inout metadata_t m) {
     }
 
     action compare() {
-        m.overlap_high = m.old_high & h.spillway.bitmap_high;
-        m.overlap_low = m.old_low & h.spillway.bitmap_low;
-        m.missing_high = m.old_high ^ m.rest_high;
-        m.missing_low = m.old_low ^ m.rest_low;
-        m.extra_high = h.spillway.bitmap_high & ~m.old_high;
-        m.extra_low = h.spillway.bitmap_low & ~m.old_low;
+        m.over_high = m.old_high & h.spillway.bitmap_high;
+        m.over_low = m.old_low & h.spillway.bitmap_low;
+        m.rest_high = m.old_high ^ m.rest_high;
+        m.rest_low = m.old_low ^ m.rest_low;
+        m.differs_high = h.spillway.bitmap_high & ~m.old_high;
+        m.differs_low = h.spillway.bitmap_low & ~m.old_low;
     }
 
     apply {
