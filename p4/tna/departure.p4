@@ -3,10 +3,12 @@
 // What comes of the slot's answers: the event, the way, and the bitmap that travels.
 control Outcome(inout headers_t h, inout metadata_t m) {
     action claim() {
+        m.deed = WORK_CLAIM;
         m.event = EVENT_CLAIMED;
         m.way = WAY_ENDS;
     }
     action merge() {
+        m.deed = m.work;
         m.event = EVENT_MERGED;
         m.way = WAY_ENDS;
     }
@@ -15,12 +17,14 @@ control Outcome(inout headers_t h, inout metadata_t m) {
         m.way = WAY_ENDS;
     }
     action complete() {
+        m.deed = m.work;
         m.event = EVENT_COMPLETED;
         m.way = WAY_PUBLISH;
         h.spillway.bitmap_high = h.spillway.bitmap_high | m.old_high;
         h.spillway.bitmap_low = h.spillway.bitmap_low | m.old_low;
     }
     action preempt() {
+        m.deed = WORK_CLAIM;
         m.event = EVENT_PREEMPTS;
         m.way = WAY_UP;
         m.preempting = 1;
@@ -32,12 +36,14 @@ control Outcome(inout headers_t h, inout metadata_t m) {
         h.spillway.bitmap_low = m.old_low;
     }
     action unite() {
+        m.deed = m.work;
         m.event = EVENT_RESEND_EVICTED;
         m.way = WAY_UP;
         h.spillway.bitmap_high = h.spillway.bitmap_high | m.old_high;
         h.spillway.bitmap_low = h.spillway.bitmap_low | m.old_low;
     }
     action take_along(bit<8> event) {
+        m.deed = WORK_CLAIM;
         m.event = event;
         m.way = WAY_UP;
         h.spillway.bitmap_high = m.old_high;
@@ -127,6 +133,9 @@ control Departure(inout headers_t h, inout metadata_t m, in ingress_intrinsic_me
 
     @name(".drop")
     action drop() {
+        m.dropped = 1;
+    }
+    action discard() {
         deparser.drop_ctl = 1;
     }
     @name(".to_port")
@@ -299,8 +308,8 @@ control Departure(inout headers_t h, inout metadata_t m, in ingress_intrinsic_me
         if (m.way == WAY_ONWARD && m.cast == CAST_UNICAST) {
             forward.apply();
         }
-        if (m.way == WAY_ENDS) {
-            drop();
+        if (m.way == WAY_ENDS || m.dropped == 1) {
+            discard();
         }
     }
 }

@@ -49,6 +49,8 @@
 @pa_container_size("ingress", "h.elements.e29", 32)
 @pa_container_size("ingress", "h.elements.e30", 32)
 @pa_container_size("ingress", "h.elements.e31", 32)
+@pa_container_size("ingress", "h.passage.extreme_04", 8)
+@pa_container_size("ingress", "h.passage.flooded", 8)
 control SpillwayIngress(inout headers_t h, inout metadata_t m, in ingress_intrinsic_metadata_t intrinsic,
                 in ingress_intrinsic_metadata_from_parser_t from_parser,
                 inout ingress_intrinsic_metadata_for_deparser_t deparser,
@@ -93,8 +95,8 @@ control SpillwayIngress(inout headers_t h, inout metadata_t m, in ingress_intrin
         content.apply(h, m);
         verdict.apply(h, m);
         comparison.apply(h, m);
-        elements.apply(h, m);
         outcome.apply(h, m);
+        elements.apply(h, m);
         departure.apply(h, m, intrinsic, deparser, manager);
     }
 }

@@ -12,10 +12,11 @@ header passage_h {
     bit<1> extreme_20;
     bit<1> extreme_24;
     bit<1> extreme_28;
+    @padding bit<1> pad;
     bit<1> flooded;
     bit<1> summed;     // the elements are sums that may be saturated
     bit<1> published;
-    @padding bit<5> pad;
+    @padding bit<4> pad2;
     bit<9> port;       // where the packet came in
 }
 
@@ -122,6 +123,7 @@ struct metadata_t {
     bit<8> same_tag;
     bit<8> contest;
     bit<8> work;
+    bit<8> deed; // the work that is left when the bitmaps have been compared
     int<32> old_id;
     int<32> old_urgency;
     bit<32> old_tag;
@@ -133,6 +135,7 @@ struct metadata_t {
     bit<8> event;
     bit<13> counter;
     bit<8> preempting;
+    bit<8> dropped;
     bit<1> rewritten; // addresses: the IPv4 checksum is due
     bit<1> published; // the UDP checksum is due
     bit<16> first_port;
