@@ -8,7 +8,7 @@
     }; \
     RegisterAction<int<32>, bit<15>, bit<32>>(slot_element) sum = { \
         void apply(inout int<32> x, out bit<32> answer) { \
-            if (x != 0x7fffffff && x != -0x80000000) { \
+            if (x != 0x7fffffff && x >= -0x7fffffff) { \
                 x = x |+| (int<32>)element; \
             } \
             answer = (bit<32>)x; \
