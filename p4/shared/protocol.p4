@@ -83,8 +83,9 @@ header spillway_h {
     bit<16> slot;
 }
 
+// ELEMENT is bit<32> or int<32>, as the program's target takes it.
 header elements_h {
-#define LANE(n, k) int<32> e##n;
+#define LANE(n, k) ELEMENT e##n;
     EACH_LANE(LANE)
 #undef LANE
 }

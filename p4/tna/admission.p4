@@ -11,7 +11,7 @@ control Lookups(inout headers_t h, inout metadata_t m, in ingress_intrinsic_meta
         m.index = index;
         m.generation_difference = h.spillway.generation ^ generation;
         m.cookie_difference = h.spillway.cookie ^ cookie;
-        m.id = h.spillway.seq ^ key;
+        m.id = (int<32>)(h.spillway.seq ^ key);
     }
     @name(".no_job")
     action no_job() {
@@ -66,16 +66,15 @@ control Lookups(inout headers_t h, inout metadata_t m, in ingress_intrinsic_meta
 
     @name(".private_slots")
     action private_slots() {
-        m.in_region = 1;
+        m.region = CONTESTED;
     }
     @name(".shared_slots")
     action shared_slots() {
-        m.in_region = 1;
+        m.region = CONTESTED;
     }
     @name(".first_come_slots")
     action first_come_slots() {
-        m.in_region = 1;
-        m.first_come = 1;
+        m.region = FIRST_COME;
     }
     @name(".no_slots")
     action no_slots() { }
@@ -96,9 +95,9 @@ control Lookups(inout headers_t h, inout metadata_t m, in ingress_intrinsic_meta
     }
 #define KNOWN 0x00 &&& 0xF0
 #define SUM_MAX 0x00 &&& 0xFE
-#define BARE(type, op, shape) (VERSION, type, KNOWN, op, _, 0, 36, 56): shaped(shape);
-#define WHOLE(type, flags, op, priority, shape) (VERSION, type, flags, op, priority, SUMMED_ELEMENTS, 164, 184): shaped(shape);
-#define LARGE(type, op, elems, shape) (VERSION, type, KNOWN, op, _, elems, _, _): shaped(shape);
+#define BARE(type, op, shape) (true, VERSION, type, KNOWN, op, _, 0, 36, 56): shaped(shape);
+#define WHOLE(type, flags, op, priority, shape) (true, VERSION, type, flags, op, priority, SUMMED_ELEMENTS, 164, 184): shaped(shape);
+#define LARGE(type, op, elems, shape) (true, VERSION, type, KNOWN, op, _, elems, _, _): shaped(shape);
 #define DATA_OF(op) \
         WHOLE(TYPE_DATA, 0x01 &&& 0xF1, op, _, SHAPE_TAKE) \
         WHOLE(TYPE_DATA, 0x02 &&& 0xF2, op, _, SHAPE_TAKE) \
@@ -120,6 +119,7 @@ control Lookups(inout headers_t h, inout metadata_t m, in ingress_intrinsic_meta
         BARE(TYPE_PENDING, op, SHAPE_HOME)
     table shape {
         key = {
+            h.spillway.isValid(): ternary @name("spillway");
             h.spillway.version: ternary;
             h.spillway.type: ternary;
             h.spillway.flags: ternary;
@@ -179,6 +179,22 @@ control Lookups(inout headers_t h, inout metadata_t m, in ingress_intrinsic_meta
         }
     }
 
+    action aimed(bit<8> cast) {
+        m.cast = cast;
+    }
+    table aim {
+        key = {
+            h.ethernet.type: ternary;
+            h.ipv4.dst: ternary;
+        }
+        actions = { aimed; }
+        const default_action = aimed(CAST_LINK);
+        const entries = {
+            (ETHERTYPE_IPV4, 0xE0000000 &&& 0xF0000000): aimed(CAST_MULTICAST);
+            (ETHERTYPE_IPV4, _): aimed(CAST_UNICAST);
+        }
+    }
+
     action measure() {
         m.payload = h.spillway.elems << 2;
         m.ip_rest = h.ipv4.length - h.udp.length;
@@ -187,10 +203,15 @@ control Lookups(inout headers_t h, inout metadata_t m, in ingress_intrinsic_meta
     }
 
     apply {
-        job.apply();
-        member.apply();
+        if (h.spillway.isValid()) {
+            job.apply();
+        }
+        if (h.spillway.isValid()) {
+            member.apply();
+        }
         region.apply();
         shape.apply();
+        aim.apply();
         emptiness.apply();
         marking.apply();
         measure();
@@ -199,7 +220,7 @@ control Lookups(inout headers_t h, inout metadata_t m, in ingress_intrinsic_meta
 
 // What an admitted packet is when no slot has a say, and the reason why another is refused.
 control Verdict(inout headers_t h, inout metadata_t m) {
-    action refuse(bit<5> event) {
+    action refuse(bit<8> event) {
         m.event = event;
         m.way = WAY_ENDS;
     }
@@ -208,15 +229,16 @@ control Verdict(inout headers_t h, inout metadata_t m) {
         m.event = EVENT_BAD_HEADER;
         m.way = WAY_ENDS;
     }
-    action let_go(bit<5> event) {
+    action let_go(bit<8> event) {
         m.event = event;
         m.way = WAY_ONWARD;
     }
-    action end(bit<5> event) {
+    action end(bit<8> event) {
         m.event = event;
         m.way = WAY_ENDS;
     }
 #define OK 1, 0, 0
+    @stage(3)
     table verdict {
         key = {
             m.shape: ternary;
@@ -227,7 +249,7 @@ control Verdict(inout headers_t h, inout metadata_t m) {
             m.empty: ternary;
             m.over_high: ternary;
             m.over_low: ternary;
-            m.in_region: ternary;
+            m.region: ternary;
             h.spillway.slot: ternary;
         }
         actions = { refuse; malformed; let_go; end; }
@@ -248,7 +270,8 @@ control Verdict(inout headers_t h, inout metadata_t m) {
             (_, OK, ROLE_ECHO, _, _, _, _, _): refuse(EVENT_BAD_DIRECTION);
             (_, OK, _, 1, _, _, _, _): refuse(EVENT_BAD_BITMAP);
             (SHAPE_PROBE, OK, _, _, 0, 0, _, _): let_go(EVENT_FORWARDED);
-            (_, OK, _, _, 0, 0, 1, _): let_go(EVENT_PASSED);
+            (_, OK, _, _, 0, 0, CONTESTED, _): let_go(EVENT_PASSED);
+            (_, OK, _, _, 0, 0, FIRST_COME, _): let_go(EVENT_PASSED);
             (_, OK, _, _, 0, 0, _, NO_SLOT): let_go(EVENT_PASSED);
             (_, OK, _, _, 0, 0, _, _): let_go(EVENT_BAD_SLOT);
             (_, OK, _, _, _, _, _, _): refuse(EVENT_BAD_BITMAP);
@@ -257,6 +280,8 @@ control Verdict(inout headers_t h, inout metadata_t m) {
     }
 
     apply {
-        verdict.apply();
+        if (h.spillway.isValid()) {
+            verdict.apply();
+        }
     }
 }

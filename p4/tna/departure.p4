@@ -3,10 +3,12 @@
 // What comes of the slot's answers: the event, the way, and the bitmap that travels.
 control Outcome(inout headers_t h, inout metadata_t m) {
     action claim() {
+        m.deed = WORK_CLAIM;
         m.event = EVENT_CLAIMED;
         m.way = WAY_ENDS;
     }
     action merge() {
+        m.deed = m.work;
         m.event = EVENT_MERGED;
         m.way = WAY_ENDS;
     }
@@ -15,12 +17,14 @@ control Outcome(inout headers_t h, inout metadata_t m) {
         m.way = WAY_ENDS;
     }
     action complete() {
+        m.deed = m.work;
         m.event = EVENT_COMPLETED;
         m.way = WAY_PUBLISH;
         h.spillway.bitmap_high = h.spillway.bitmap_high | m.old_high;
         h.spillway.bitmap_low = h.spillway.bitmap_low | m.old_low;
     }
     action preempt() {
+        m.deed = WORK_CLAIM;
         m.event = EVENT_PREEMPTS;
         m.way = WAY_UP;
         m.preempting = 1;
@@ -32,12 +36,14 @@ control Outcome(inout headers_t h, inout metadata_t m) {
         h.spillway.bitmap_low = m.old_low;
     }
     action unite() {
+        m.deed = m.work;
         m.event = EVENT_RESEND_EVICTED;
         m.way = WAY_UP;
         h.spillway.bitmap_high = h.spillway.bitmap_high | m.old_high;
         h.spillway.bitmap_low = h.spillway.bitmap_low | m.old_low;
     }
-    action take_along(bit<5> event) {
+    action take_along(bit<8> event) {
+        m.deed = WORK_CLAIM;
         m.event = event;
         m.way = WAY_UP;
         h.spillway.bitmap_high = m.old_high;
@@ -52,12 +58,12 @@ control Outcome(inout headers_t h, inout metadata_t m) {
     table outcome {
         key = {
             m.work: ternary;
-            m.overlap_high: ternary;
-            m.overlap_low: ternary;
-            m.missing_high: ternary;
-            m.missing_low: ternary;
-            m.extra_high: ternary;
-            m.extra_low: ternary;
+            m.over_high: ternary;
+            m.over_low: ternary;
+            m.rest_high: ternary;
+            m.rest_low: ternary;
+            m.differs_high: ternary;
+            m.differs_low: ternary;
         }
         actions = { claim; merge; duplicate; complete; preempt; unite; take_along; spill; free; NoAction; }
         const default_action = NoAction;
@@ -127,6 +133,9 @@ control Departure(inout headers_t h, inout metadata_t m, in ingress_intrinsic_me
 
     @name(".drop")
     action drop() {
+        m.dropped = 1;
+    }
+    action discard() {
         deparser.drop_ctl = 1;
     }
     @name(".to_port")
@@ -138,7 +147,7 @@ control Departure(inout headers_t h, inout metadata_t m, in ingress_intrinsic_me
     @name(".forward")
     table forward {
         key = { h.ipv4.dst: lpm @name("dst"); }
-        actions = { to_port; drop; }
+        actions = { to_port; @defaultonly drop; } // what a direct counter belongs to counts in all actions that an entry may have
         const default_action = drop;
         size = ROUTES;
         counters = forward_packets;
@@ -177,14 +186,14 @@ control Departure(inout headers_t h, inout metadata_t m, in ingress_intrinsic_me
     action send_up(bit<8> index, bit<9> port, bit<48> mac, bit<32> src, bit<32> dst, bit<16> first_port, bit<16> port_mask,
                    bit<32> cookie, bit<32> key) {
         h.passage.index = index;
-        h.passage.rewritten = 1;
+        m.rewritten = 1;
         manager.ucast_egress_port = port;
         h.ethernet.dst = mac;
         h.ipv4.src = src;
         h.ipv4.dst = dst;
         h.spillway.priority = 0;
         h.spillway.cookie = cookie;
-        h.spillway.seq = m.id ^ key;
+        h.spillway.seq = (bit<32>)m.id ^ key;
         h.udp.checksum = 0;
         m.first_port = first_port;
         m.port_mask = port_mask;
@@ -200,8 +209,9 @@ control Departure(inout headers_t h, inout metadata_t m, in ingress_intrinsic_me
     @name(".to_workers")
     action to_workers(bit<16> group, bit<48> src_mac, bit<48> dst_mac, bit<32> src, bit<32> dst, bit<16> src_port, bit<16> dst_port) {
         h.passage.index = m.index;
-        h.passage.rewritten = 1;
+        m.rewritten = 1;
         h.passage.published = 1;
+        m.published = 1;
         manager.mcast_grp_a = group;
         h.ethernet.src = src_mac;
         h.ethernet.dst = dst_mac;
@@ -214,7 +224,7 @@ control Departure(inout headers_t h, inout metadata_t m, in ingress_intrinsic_me
     @name(".to_parent")
     action to_parent(bit<9> port, bit<48> mac, bit<32> src, bit<32> dst, bit<16> first_port, bit<16> port_mask, bit<64> bits) {
         h.passage.index = m.index;
-        h.passage.rewritten = 1;
+        m.rewritten = 1;
         manager.ucast_egress_port = port;
         h.ethernet.dst = mac;
         h.ipv4.src = src;
@@ -250,41 +260,56 @@ control Departure(inout headers_t h, inout metadata_t m, in ingress_intrinsic_me
     action count_victim() {
         preempted.count(h.passage.index);
     }
+    action add_flags() {
+        h.spillway.flags = h.spillway.flags | m.old_marks;
+    }
+    action set_flags() {
+        h.spillway.flags = m.old_marks;
+    }
+    action is_summed() {
+        h.passage.summed = 1;
+    }
 
+    // What rewrites comes first: it has the longest way to go.
     apply {
-        h.passage.setValid();
-        h.passage.port = intrinsic.ingress_port;
-        if (m.spillway == 1) {
-            m.counter = m.index ++ m.event;
+        m.counter = m.index ++ m.event[4:0];
+        if (h.spillway.isValid()) {
             count_event();
         }
-        if (m.way == WAY_ONWARD) {
-            if (!h.ipv4.isValid()) {
-                bridge.apply();
-            } else if (h.ipv4.dst[31:28] == 0xE) {
-                multicast.apply();
-            } else {
-                forward.apply();
-            }
-        } else if (m.way == WAY_UP) {
-            h.spillway.flags = h.spillway.flags | m.old_marks;
-            uplink.apply();
-            if (m.preempting == 1) {
-                count_victim();
-            }
-        } else if (m.way == WAY_PUBLISH) {
-            h.spillway.flags = m.old_marks;
-            publish.apply();
-        } else {
-            drop();
+        if (m.way == WAY_UP) {
+            add_flags();
         }
+        if (m.way == WAY_UP) {
+            uplink.apply();
+        }
+        if (m.preempting == 1) {
+            count_victim();
+        }
+        if (m.way == WAY_PUBLISH) {
+            set_flags();
+        }
+        if (m.way == WAY_PUBLISH) {
+            publish.apply();
+        }
+        home_port_offset();
+        home_port_mask();
         if (m.first_port != 0) {
-            home_port_offset();
-            home_port_mask();
             home_port();
         }
         if (m.way[1:1] == 1 && h.spillway.op == OP_SUM) {
-            h.passage.summed = 1;
+            is_summed();
+        }
+        if (m.way == WAY_ONWARD && m.cast == CAST_LINK) {
+            bridge.apply();
+        }
+        if (m.way == WAY_ONWARD && m.cast == CAST_MULTICAST) {
+            multicast.apply();
+        }
+        if (m.way == WAY_ONWARD && m.cast == CAST_UNICAST) {
+            forward.apply();
+        }
+        if (m.way == WAY_ENDS || m.dropped == 1) {
+            discard();
         }
     }
 }

@@ -1,41 +1,38 @@
 // What is due when a packet is about to leave: saturated sums are marked and counted, flooded frames do not go back.
 
-control SpillwayEgress(inout headers_t h, inout egress_metadata_t m, in egress_intrinsic_metadata_t intrinsic,
+control SpillwayEgress(inout egress_headers_t h, inout egress_metadata_t m, in egress_intrinsic_metadata_t intrinsic,
                in egress_intrinsic_metadata_from_parser_t from_parser, inout egress_intrinsic_metadata_for_deparser_t deparser,
                inout egress_intrinsic_metadata_for_output_port_t port) {
     @name(".saturated")
     Counter<bit<64>, bit<8>>(JOBS, CounterType_t.PACKETS) saturated;
 
-#define LARGEST 0x7fffffff
-#define SMALLEST -0x80000000
-#define FOUR_LANES(a, b, c, d, place) \
-    action extreme_##a() { m.extremes[place:place] = 1; } \
-    table extremes_##a { \
-        key = { h.elements.e##a: ternary; h.elements.e##b: ternary; h.elements.e##c: ternary; h.elements.e##d: ternary; } \
-        actions = { extreme_##a; NoAction; } \
-        const default_action = NoAction; \
-        const entries = { \
-            (LARGEST, _, _, _): extreme_##a(); \
-            (SMALLEST, _, _, _): extreme_##a(); \
-            (_, LARGEST, _, _): extreme_##a(); \
-            (_, SMALLEST, _, _): extreme_##a(); \
-            (_, _, LARGEST, _): extreme_##a(); \
-            (_, _, SMALLEST, _): extreme_##a(); \
-            (_, _, _, LARGEST): extreme_##a(); \
-            (_, _, _, SMALLEST): extreme_##a(); \
-        } \
+    action at_an_end() {
+        m.extreme = 1;
     }
-    FOUR_LANES(00, 01, 02, 03, 0)
-    FOUR_LANES(04, 05, 06, 07, 1)
-    FOUR_LANES(08, 09, 10, 11, 2)
-    FOUR_LANES(12, 13, 14, 15, 3)
-    FOUR_LANES(16, 17, 18, 19, 4)
-    FOUR_LANES(20, 21, 22, 23, 5)
-    FOUR_LANES(24, 25, 26, 27, 6)
-    FOUR_LANES(28, 29, 30, 31, 7)
+    table first_elements {
+        key = {
+            h.elements.e00: ternary;
+            h.elements.e01: ternary;
+            h.elements.e02: ternary;
+            h.elements.e03: ternary;
+        }
+        actions = { at_an_end; NoAction; }
+        const default_action = NoAction;
+        const entries = {
+            (LARGEST, _, _, _): at_an_end();
+            (SMALLEST, _, _, _): at_an_end();
+            (_, LARGEST, _, _): at_an_end();
+            (_, SMALLEST, _, _): at_an_end();
+            (_, _, LARGEST, _): at_an_end();
+            (_, _, SMALLEST, _): at_an_end();
+            (_, _, _, LARGEST): at_an_end();
+            (_, _, _, SMALLEST): at_an_end();
+        }
+    }
 
     action mark() {
         h.spillway.flags = h.spillway.flags | FLAG_SATURATED;
+        h.udp.checksum = 0; // none: it was computed in ingress, without the flag
     }
     action count_saturated() {
         saturated.count(h.passage.index);
@@ -45,18 +42,10 @@ control SpillwayEgress(inout headers_t h, inout egress_metadata_t m, in egress_i
     }
 
     apply {
-        m.rewritten = h.passage.rewritten;
-        m.published = h.passage.published;
         if (h.passage.summed == 1) {
-            extremes_00.apply();
-            extremes_04.apply();
-            extremes_08.apply();
-            extremes_12.apply();
-            extremes_16.apply();
-            extremes_20.apply();
-            extremes_24.apply();
-            extremes_28.apply();
-            if (m.extremes != 0) {
+            first_elements.apply();
+            if (h.passage.extreme_04 == 1 || h.passage.extreme_08 == 1 || h.passage.extreme_12 == 1 || h.passage.extreme_16 == 1 ||
+                    h.passage.extreme_20 == 1 || h.passage.extreme_24 == 1 || h.passage.extreme_28 == 1 || m.extreme == 1) {
                 mark();
                 // A published packet passes here once for each copy.
                 if (h.passage.published == 0 || intrinsic.egress_rid_first == 1) {

@@ -43,39 +43,6 @@ parser IngressParser(packet_in packet, out headers_t h, out metadata_t m, out in
 }
 
 control IngressDeparser(packet_out packet, inout headers_t h, in metadata_t m, in ingress_intrinsic_metadata_for_deparser_t intrinsic) {
-    apply {
-        packet.emit(h);
-    }
-}
-
-struct egress_metadata_t {
-    bit<8> extremes; // a bit for every four lanes: one of them is at an end of the range
-    bit<1> rewritten;
-    bit<1> published;
-}
-
-parser EgressParser(packet_in packet, out headers_t h, out egress_metadata_t m, out egress_intrinsic_metadata_t intrinsic) {
-    state start {
-        packet.extract(intrinsic);
-        packet.extract(h.passage);
-        transition select(h.passage.rewritten) {
-            1: sums;
-            default: accept;
-        }
-    }
-
-    state sums {
-        packet.extract(h.ethernet);
-        packet.extract(h.ipv4);
-        packet.extract(h.udp);
-        packet.extract(h.spillway);
-        packet.extract(h.elements);
-        transition accept;
-    }
-}
-
-control EgressDeparser(packet_out packet, inout headers_t h, in egress_metadata_t m,
-                       in egress_intrinsic_metadata_for_deparser_t intrinsic) {
     Checksum() ipv4_checksum;
     Checksum() udp_checksum;
 
@@ -96,6 +63,38 @@ control EgressDeparser(packet_out packet, inout headers_t h, in egress_metadata_
 #undef LANE
                 }, true);
         }
+        packet.emit(h);
+    }
+}
+
+struct egress_metadata_t {
+    bit<1> extreme; // one of the first four lanes is at an end of the range
+}
+
+// Egress parses 160 bytes at most, which is why it sees four elements and not 32.
+parser EgressParser(packet_in packet, out egress_headers_t h, out egress_metadata_t m, out egress_intrinsic_metadata_t intrinsic) {
+    state start {
+        packet.extract(intrinsic);
+        packet.extract(h.passage);
+        transition select(h.passage.summed) {
+            1: sums;
+            default: accept;
+        }
+    }
+
+    state sums {
+        packet.extract(h.ethernet);
+        packet.extract(h.ipv4);
+        packet.extract(h.udp);
+        packet.extract(h.spillway);
+        packet.extract(h.elements);
+        transition accept;
+    }
+}
+
+control EgressDeparser(packet_out packet, inout egress_headers_t h, in egress_metadata_t m,
+                       in egress_intrinsic_metadata_for_deparser_t intrinsic) {
+    apply {
         packet.emit(h.ethernet);
         packet.emit(h.ipv4);
         packet.emit(h.udp);

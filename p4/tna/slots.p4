@@ -5,7 +5,7 @@
 // tag is kept three times too: it decides whether a bitmap is added to, in the pass that reads it.
 
 struct owner_t {
-    bit<32> id;
+    int<32> id;
     int<32> urgency; // 0: free
 }
 
@@ -24,8 +24,7 @@ struct part_t {
             m.cookie_difference: ternary; \
             m.role: ternary; \
             m.empty: ternary; \
-            m.in_region: ternary; \
-            m.first_come: ternary; \
+            m.region: ternary; \
             m.differs_high: ternary; \
             m.differs_low: ternary; \
             m.over_high: ternary; \
@@ -34,13 +33,18 @@ struct part_t {
         actions = { contest_##copy; settle_##copy; evict_##copy; free_##copy; NoAction; } \
         const default_action = NoAction; \
         const entries = { \
-            (SHAPE_REST, 0, 0, ROLE_WORKER, 0, 1, 0, 0, 0, _, _): contest_##copy(); \
-            (SHAPE_REST, 0, 0, ROLE_WORKER, 0, 1, 1, 0, 0, _, _): settle_##copy(); \
-            (SHAPE_REST, 0, 0, ROLE_WORKER, 0, 1, _, _, _, 0, 0): evict_##copy(); \
-            (SHAPE_TAKE, 0, 0, ROLE_WORKER, 0, 1, _, _, _, 0, 0): evict_##copy(); \
-            (SHAPE_RESULT, 0, 0, ROLE_WORKER, 0, 1, _, _, _, _, _): free_##copy(); \
-            (SHAPE_RESULT, 0, 0, ROLE_HOME, 0, 1, _, _, _, _, _): free_##copy(); \
-            (SHAPE_RESULT, 0, 0, ROLE_ECHO, 0, 1, _, _, _, _, _): free_##copy(); \
+            (SHAPE_REST, 0, 0, ROLE_WORKER, 0, CONTESTED, 0, 0, _, _): contest_##copy(); \
+            (SHAPE_REST, 0, 0, ROLE_WORKER, 0, FIRST_COME, 0, 0, _, _): settle_##copy(); \
+            (SHAPE_REST, 0, 0, ROLE_WORKER, 0, CONTESTED, _, _, 0, 0): evict_##copy(); \
+            (SHAPE_REST, 0, 0, ROLE_WORKER, 0, FIRST_COME, _, _, 0, 0): evict_##copy(); \
+            (SHAPE_TAKE, 0, 0, ROLE_WORKER, 0, CONTESTED, _, _, 0, 0): evict_##copy(); \
+            (SHAPE_TAKE, 0, 0, ROLE_WORKER, 0, FIRST_COME, _, _, 0, 0): evict_##copy(); \
+            (SHAPE_RESULT, 0, 0, ROLE_WORKER, 0, CONTESTED, _, _, _, _): free_##copy(); \
+            (SHAPE_RESULT, 0, 0, ROLE_WORKER, 0, FIRST_COME, _, _, _, _): free_##copy(); \
+            (SHAPE_RESULT, 0, 0, ROLE_HOME, 0, CONTESTED, _, _, _, _): free_##copy(); \
+            (SHAPE_RESULT, 0, 0, ROLE_HOME, 0, FIRST_COME, _, _, _, _): free_##copy(); \
+            (SHAPE_RESULT, 0, 0, ROLE_ECHO, 0, CONTESTED, _, _, _, _): free_##copy(); \
+            (SHAPE_RESULT, 0, 0, ROLE_ECHO, 0, FIRST_COME, _, _, _, _): free_##copy(); \
         } \
     }
 
@@ -90,14 +94,14 @@ control Owner(inout headers_t h, inout metadata_t m) {
 
     // Whose it was.
     Register<owner_t, bit<15>>(SLOTS) slot_id;
-    RegisterAction<owner_t, bit<15>, bit<32>>(slot_id) contest_id = {
-        void apply(inout owner_t x, out bit<32> answer) { answer = x.id; CONTEST }
+    RegisterAction<owner_t, bit<15>, int<32>>(slot_id) contest_id = {
+        void apply(inout owner_t x, out int<32> answer) { answer = x.id; CONTEST }
     };
-    RegisterAction<owner_t, bit<15>, bit<32>>(slot_id) settle_id = {
-        void apply(inout owner_t x, out bit<32> answer) { answer = x.id; SETTLE }
+    RegisterAction<owner_t, bit<15>, int<32>>(slot_id) settle_id = {
+        void apply(inout owner_t x, out int<32> answer) { answer = x.id; SETTLE }
     };
-    RegisterAction<owner_t, bit<15>, bit<32>>(slot_id) evict_id = {
-        void apply(inout owner_t x, out bit<32> answer) { answer = x.id; EVICT }
+    RegisterAction<owner_t, bit<15>, int<32>>(slot_id) evict_id = {
+        void apply(inout owner_t x, out int<32> answer) { answer = x.id; EVICT }
     };
     action contest_b() { m.old_id = contest_id.execute(h.spillway.slot[14:0]); }
     action settle_b() { m.old_id = settle_id.execute(h.spillway.slot[14:0]); }
@@ -307,12 +311,12 @@ control Comparison(inout headers_t h, inout metadata_t m) {
     }
 
     action compare() {
-        m.overlap_high = m.old_high & h.spillway.bitmap_high;
-        m.overlap_low = m.old_low & h.spillway.bitmap_low;
-        m.missing_high = m.old_high ^ m.rest_high;
-        m.missing_low = m.old_low ^ m.rest_low;
-        m.extra_high = h.spillway.bitmap_high & ~m.old_high;
-        m.extra_low = h.spillway.bitmap_low & ~m.old_low;
+        m.over_high = m.old_high & h.spillway.bitmap_high;
+        m.over_low = m.old_low & h.spillway.bitmap_low;
+        m.rest_high = m.old_high ^ m.rest_high;
+        m.rest_low = m.old_low ^ m.rest_low;
+        m.differs_high = h.spillway.bitmap_high & ~m.old_high;
+        m.differs_low = h.spillway.bitmap_low & ~m.old_low;
     }
 
     apply {

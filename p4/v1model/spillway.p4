@@ -2,6 +2,7 @@
 #include <core.p4>
 #include <v1model.p4>
 
+#define ELEMENT int<32>
 #include "../shared/protocol.p4"
 #include "../shared/rules.p4"
 #include "state.p4"
@@ -41,7 +42,7 @@ control SpillwayIngress(inout headers_t h, inout metadata_t m, inout standard_me
             if (admitted) {
                 slots.apply(h, m);
             }
-            events.count((bit<32>)(m.index ++ m.event));
+            events.count((bit<32>)(m.index ++ m.event[4:0]));
         } else {
             m.way = Way.ONWARD;
         }

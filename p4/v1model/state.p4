@@ -27,7 +27,7 @@ struct metadata_t {
     bool in_region;
     bool preempting;
     Way way;
-    bit<5> event;
+    bit<8> event;
     // limits
     bit<32> slots;
     bit<16> elements;
@@ -37,7 +37,7 @@ struct metadata_t {
     bit<32> cookie;
     bit<32> key;
     // member
-    bit<2> role;
+    bit<8> role;
     bit<64> bits;
     bit<64> rest;
     bit<64> bitmap; // the packet's
