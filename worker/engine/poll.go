@@ -206,7 +206,8 @@ func (e *Engine) sendProbe(now int64, position uint64, ch *chunk, out Output) bo
 	h.Op = ch.op
 	h.Encode(b)
 	e.touch(now, position, ch)
-	ch.probed, ch.asked = true, true
+	ch.asked = true
+	ch.probes++
 	e.stats.Probes++
 	return true
 }

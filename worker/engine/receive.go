@@ -44,9 +44,7 @@ func (e *Engine) Receive(now int64, payload []byte, ce bool) {
 	case wire.Pending:
 		e.stats.Pendings++
 		if ch := e.outstanding(position); ch != nil {
-			if ch.lastAsked > ch.lastSent { // it was a PROBE
-				e.answerTrip.measure(now, ch.lastAsked)
-			}
+			e.learnFromAnswer(now, ch, h.Bitmap)
 			e.onState(now, position, ch, h.Type, h.Bitmap)
 		}
 	}

@@ -86,18 +86,28 @@ func (e *Engine) homeTrip() *roundTrip {
 // learnFromTor is learn for a RESULT that the ToR published. It says nothing about chunks for the home, nor about those of the ToR's that may have
 // been spilled and are no later than the home's answers usually are.
 func (e *Engine) learnFromTor(now int64, ch *chunk) {
-	if ch.sends > 1 || ch.probed {
+	if ch.sends > 1 || ch.probes > 0 {
 		return
 	}
 	if !ch.held {
 		e.torTrip.measure(now, ch.lastSent)
 	}
 	e.trip.expire(now)
+	e.answerTrip.expire(now)
 	line := ch.lastSent - e.torTrip.smoothed/4
 	if home := e.homeTrip(); home.measured {
 		line = min(line, now-home.smoothed-home.smoothed/4)
 	}
 	e.torLine = max(e.torLine, line)
+}
+
+// learnFromAnswer takes a PENDING as a measure of the way by the home if it answers a known PROBE. PENDING(0) and PENDING(full) answer nothing but PROBEs;
+// DATA of which the home has a part already are told the part. If the chunk was asked about once only (Karn), not sent since and nothing was heard of it,
+// lastAsked is when the PROBE was sent, and this is no later answer to it.
+func (e *Engine) learnFromAnswer(now int64, ch *chunk, have uint64) {
+	if e.cfg.Tor != nil && (have == 0 || have == e.full) && ch.probes == 1 && ch.asked && !ch.haveKnown && now > ch.lastAsked {
+		e.answerTrip.measure(now, ch.lastAsked)
+	}
 }
 
 // lossLineOf is the time before which the chunks of a class are suspect unless they were asked about since.
