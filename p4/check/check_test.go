@@ -52,7 +52,7 @@ func TestDisagreement(t *testing.T) {
 	file := filepath.Join(programs, bmv2.name, "spillway.p4info.txtpb")
 	for _, change := range []struct{ name, from, to, want string }{
 		{"a width", "bitwidth: 48", "bitwidth: 47", "bitwidth"},
-		{"a name", `name: "send_up"`, `name: "send_down"`, "send_down"},
+		{"a name", `name: "send_up"`, `name: "send_down"`, "send_up"},
 		{"a size", "size: 4096", "size: 2048", "size"},
 		{"an id", "", "", "id"},
 	} {
