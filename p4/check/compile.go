@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -124,8 +123,47 @@ func forget(value any) {
 	}
 }
 
+// compileTofino compiles, assembles, checks, and writes the summary of resources, which it returns too.
 func compileTofino(ctx context.Context, dir, work string) (string, error) {
-	return "", errors.New("not yet")
+	output := filepath.Join(work, "output")
+	if err := os.MkdirAll(work, 0o755); err != nil {
+		return "", err
+	}
+	if err := compile(ctx, dir, "p4c", "--target", "tofino", "--arch", "tna", "-g", "--verbose", "1", "--p4runtime-force-std-externs",
+		"--p4runtime-files", filepath.Join(work, "spillway.p4info.txtpb"), "-o", output, tofino.name+"/spillway.p4"); err != nil {
+		return "", err
+	}
+	source, err := os.ReadFile(filepath.Join(dir, tofino.name, "parser.p4"))
+	if err != nil {
+		return "", err
+	}
+	assembly, err := os.ReadFile(filepath.Join(output, "pipe", "spillway.bfa"))
+	if err != nil {
+		return "", err
+	}
+	if err := checkSelects(string(assembly), selections(string(source))); err != nil {
+		return "", err
+	}
+	b, err := os.ReadFile(filepath.Join(output, "pipe", "context.json"))
+	if err != nil {
+		return "", err
+	}
+	l, err := readLayout(b)
+	if err != nil {
+		return "", err
+	}
+	if b, err = os.ReadFile(filepath.Join(output, "pipe", "logs", "resources.json")); err != nil {
+		return "", err
+	}
+	used, err := readResources(b)
+	if err != nil {
+		return "", err
+	}
+	report, err := summary(l, used)
+	if err != nil {
+		return "", err
+	}
+	return report, os.WriteFile(filepath.Join(work, "resources.txt"), []byte(report), 0o644)
 }
 
 func copyFile(to, from string) error {

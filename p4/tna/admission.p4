@@ -17,6 +17,7 @@ control Lookups(inout headers_t h, inout metadata_t m, in ingress_intrinsic_meta
     action no_job() {
         m.generation_difference = 0xFF; // so that no slot is touched
     }
+    @id(ID_JOB)
     @name(".job")
     table job {
         key = { h.spillway.job: exact @name("job"); }
@@ -51,6 +52,7 @@ control Lookups(inout headers_t h, inout metadata_t m, in ingress_intrinsic_meta
         m.role = ROLE_STRANGER;
         member_packets.count();
     }
+    @id(ID_MEMBER)
     @name(".member")
     table member {
         key = {
@@ -78,6 +80,7 @@ control Lookups(inout headers_t h, inout metadata_t m, in ingress_intrinsic_meta
     }
     @name(".no_slots")
     action no_slots() { }
+    @id(ID_REGION)
     @name(".region")
     table region {
         key = {
@@ -90,7 +93,7 @@ control Lookups(inout headers_t h, inout metadata_t m, in ingress_intrinsic_meta
     }
 
     // The header by itself. 56 and 36 are the lengths without elements, 184 and 164 those with 32.
-    action shaped(bit<8> shape) {
+    @hidden action shaped(bit<8> shape) {
         m.shape = shape;
     }
 #define KNOWN 0x00 &&& 0xF0
@@ -117,7 +120,7 @@ control Lookups(inout headers_t h, inout metadata_t m, in ingress_intrinsic_meta
         BARE(TYPE_PROBE, op, SHAPE_PROBE) \
         BARE(TYPE_SOLICIT, op, SHAPE_HOME) \
         BARE(TYPE_PENDING, op, SHAPE_HOME)
-    table shape {
+    @hidden table shape {
         key = {
             h.spillway.isValid(): ternary @name("spillway");
             h.spillway.version: ternary;
@@ -143,10 +146,10 @@ control Lookups(inout headers_t h, inout metadata_t m, in ingress_intrinsic_meta
         }
     }
 
-    action is_empty() {
+    @hidden action is_empty() {
         m.empty = 1;
     }
-    table emptiness {
+    @hidden table emptiness {
         key = {
             h.spillway.bitmap_high: ternary;
             h.spillway.bitmap_low: ternary;
@@ -156,10 +159,10 @@ control Lookups(inout headers_t h, inout metadata_t m, in ingress_intrinsic_meta
         const entries = { (0, 0): is_empty(); }
     }
 
-    action marked(bit<8> marks) {
+    @hidden action marked(bit<8> marks) {
         m.marks = marks;
     }
-    table marking {
+    @hidden table marking {
         key = {
             h.ipv4.ecn: ternary;
             h.spillway.flags: ternary;
@@ -179,10 +182,10 @@ control Lookups(inout headers_t h, inout metadata_t m, in ingress_intrinsic_meta
         }
     }
 
-    action aimed(bit<8> cast) {
+    @hidden action aimed(bit<8> cast) {
         m.cast = cast;
     }
-    table aim {
+    @hidden table aim {
         key = {
             h.ethernet.type: ternary;
             h.ipv4.dst: ternary;
@@ -195,7 +198,7 @@ control Lookups(inout headers_t h, inout metadata_t m, in ingress_intrinsic_meta
         }
     }
 
-    action measure() {
+    @hidden action measure() {
         m.payload = h.spillway.elems << 2;
         m.ip_rest = h.ipv4.length - h.udp.length;
         m.tag = h.spillway.job ++ h.spillway.generation ++ 8w0;
@@ -220,26 +223,26 @@ control Lookups(inout headers_t h, inout metadata_t m, in ingress_intrinsic_meta
 
 // What an admitted packet is when no slot has a say, and the reason why another is refused.
 control Verdict(inout headers_t h, inout metadata_t m) {
-    action refuse(bit<8> event) {
+    @hidden action refuse(bit<8> event) {
         m.event = event;
         m.way = WAY_ENDS;
     }
-    action malformed() {
+    @hidden action malformed() {
         m.index = 0; // nobody's
         m.event = EVENT_BAD_HEADER;
         m.way = WAY_ENDS;
     }
-    action let_go(bit<8> event) {
+    @hidden action let_go(bit<8> event) {
         m.event = event;
         m.way = WAY_ONWARD;
     }
-    action end(bit<8> event) {
+    @hidden action end(bit<8> event) {
         m.event = event;
         m.way = WAY_ENDS;
     }
 #define OK 1, 0, 0
     @stage(3)
-    table verdict {
+    @hidden table verdict {
         key = {
             m.shape: ternary;
             m.known: ternary;

@@ -2,28 +2,28 @@
 
 // What comes of the slot's answers: the event, the way, and the bitmap that travels.
 control Outcome(inout headers_t h, inout metadata_t m) {
-    action claim() {
+    @hidden action claim() {
         m.deed = WORK_CLAIM;
         m.event = EVENT_CLAIMED;
         m.way = WAY_ENDS;
     }
-    action merge() {
+    @hidden action merge() {
         m.deed = m.work;
         m.event = EVENT_MERGED;
         m.way = WAY_ENDS;
     }
-    action duplicate() {
+    @hidden action duplicate() {
         m.event = EVENT_DUPLICATE;
         m.way = WAY_ENDS;
     }
-    action complete() {
+    @hidden action complete() {
         m.deed = m.work;
         m.event = EVENT_COMPLETED;
         m.way = WAY_PUBLISH;
         h.spillway.bitmap_high = h.spillway.bitmap_high | m.old_high;
         h.spillway.bitmap_low = h.spillway.bitmap_low | m.old_low;
     }
-    action preempt() {
+    @hidden action preempt() {
         m.deed = WORK_CLAIM;
         m.event = EVENT_PREEMPTS;
         m.way = WAY_UP;
@@ -35,27 +35,27 @@ control Outcome(inout headers_t h, inout metadata_t m) {
         h.spillway.bitmap_high = m.old_high;
         h.spillway.bitmap_low = m.old_low;
     }
-    action unite() {
+    @hidden action unite() {
         m.deed = m.work;
         m.event = EVENT_RESEND_EVICTED;
         m.way = WAY_UP;
         h.spillway.bitmap_high = h.spillway.bitmap_high | m.old_high;
         h.spillway.bitmap_low = h.spillway.bitmap_low | m.old_low;
     }
-    action take_along(bit<8> event) {
+    @hidden action take_along(bit<8> event) {
         m.deed = WORK_CLAIM;
         m.event = event;
         m.way = WAY_UP;
         h.spillway.bitmap_high = m.old_high;
         h.spillway.bitmap_low = m.old_low;
     }
-    action spill() {
+    @hidden action spill() {
         m.event = EVENT_SPILLED;
     }
-    action free() {
+    @hidden action free() {
         m.event = EVENT_FREED;
     }
-    table outcome {
+    @hidden table outcome {
         key = {
             m.work: ternary;
             m.over_high: ternary;
@@ -82,12 +82,12 @@ control Outcome(inout headers_t h, inout metadata_t m) {
     }
 
     // Packets of other lengths than 32 elements: the difference of the lengths takes two stages, and nothing waits for it.
-    action refuse() {
+    @hidden action refuse() {
         m.index = 0;
         m.event = EVENT_BAD_HEADER;
         m.way = WAY_ENDS;
     }
-    table lengths {
+    @hidden table lengths {
         key = {
             m.shape: ternary;
             m.ip_rest: ternary;
@@ -103,10 +103,10 @@ control Outcome(inout headers_t h, inout metadata_t m) {
         }
     }
 
-    action keep_ecn() {
+    @hidden action keep_ecn() {
         m.old_marks = m.old_marks & FLAG_ECN;
     }
-    action keep_op() {
+    @hidden action keep_op() {
         h.spillway.op = m.old_marks >> 4;
     }
 
@@ -125,8 +125,10 @@ control Departure(inout headers_t h, inout metadata_t m, in ingress_intrinsic_me
                   inout ingress_intrinsic_metadata_for_deparser_t deparser, inout ingress_intrinsic_metadata_for_tm_t manager) {
     @name(".forward_packets")
     DirectCounter<bit<64>>(CounterType_t.PACKETS_AND_BYTES) forward_packets;
+    @id(ID_PREEMPTED)
     @name(".preempted")
     Counter<bit<64>, bit<8>>(JOBS, CounterType_t.PACKETS) preempted;
+    @id(ID_EVENTS)
     @name(".events")
     Counter<bit<64>, bit<13>>(EVENT_COUNTERS, CounterType_t.PACKETS) events; // job index * 32 + event
     Hash<bit<16>>(HashAlgorithm_t.IDENTITY) sixty_fourths;
@@ -135,7 +137,7 @@ control Departure(inout headers_t h, inout metadata_t m, in ingress_intrinsic_me
     action drop() {
         m.dropped = 1;
     }
-    action discard() {
+    @hidden action discard() {
         deparser.drop_ctl = 1;
     }
     @name(".to_port")
@@ -144,6 +146,7 @@ control Departure(inout headers_t h, inout metadata_t m, in ingress_intrinsic_me
         h.ethernet.dst = mac;
         forward_packets.count();
     }
+    @id(ID_FORWARD)
     @name(".forward")
     table forward {
         key = { h.ipv4.dst: lpm @name("dst"); }
@@ -157,6 +160,7 @@ control Departure(inout headers_t h, inout metadata_t m, in ingress_intrinsic_me
     action to_group(bit<16> group) {
         manager.mcast_grp_a = group;
     }
+    @id(ID_GROUP)
     @name(".group")
     table multicast {
         key = { h.ipv4.dst: exact @name("dst"); }
@@ -174,6 +178,7 @@ control Departure(inout headers_t h, inout metadata_t m, in ingress_intrinsic_me
         manager.mcast_grp_a = group;
         h.passage.flooded = 1;
     }
+    @id(ID_BRIDGE)
     @name(".bridge")
     table bridge {
         key = { h.ethernet.dst: exact @name("mac"); }
@@ -198,6 +203,7 @@ control Departure(inout headers_t h, inout metadata_t m, in ingress_intrinsic_me
         m.first_port = first_port;
         m.port_mask = port_mask;
     }
+    @id(ID_UPLINK)
     @name(".uplink")
     table uplink {
         key = { h.spillway.job: exact @name("job"); }
@@ -236,6 +242,7 @@ control Departure(inout headers_t h, inout metadata_t m, in ingress_intrinsic_me
         m.first_port = first_port;
         m.port_mask = port_mask;
     }
+    @id(ID_PUBLISH)
     @name(".publish")
     table publish {
         key = { h.spillway.job: exact @name("job"); }
@@ -244,29 +251,29 @@ control Departure(inout headers_t h, inout metadata_t m, in ingress_intrinsic_me
         size = JOBS;
     }
 
-    action home_port_offset() {
+    @hidden action home_port_offset() {
         m.port_offset = sixty_fourths.get({ h.spillway.seq[21:6] });
     }
-    action home_port_mask() {
+    @hidden action home_port_mask() {
         m.port_offset = m.port_offset & m.port_mask;
     }
-    action home_port() {
+    @hidden action home_port() {
         h.udp.dst = m.first_port + m.port_offset;
     }
 
-    action count_event() {
+    @hidden action count_event() {
         events.count(m.counter);
     }
-    action count_victim() {
+    @hidden action count_victim() {
         preempted.count(h.passage.index);
     }
-    action add_flags() {
+    @hidden action add_flags() {
         h.spillway.flags = h.spillway.flags | m.old_marks;
     }
-    action set_flags() {
+    @hidden action set_flags() {
         h.spillway.flags = m.old_marks;
     }
-    action is_summed() {
+    @hidden action is_summed() {
         h.passage.summed = 1;
     }
 

@@ -3,13 +3,14 @@
 control SpillwayEgress(inout egress_headers_t h, inout egress_metadata_t m, in egress_intrinsic_metadata_t intrinsic,
                in egress_intrinsic_metadata_from_parser_t from_parser, inout egress_intrinsic_metadata_for_deparser_t deparser,
                inout egress_intrinsic_metadata_for_output_port_t port) {
+    @id(ID_SATURATED)
     @name(".saturated")
     Counter<bit<64>, bit<8>>(JOBS, CounterType_t.PACKETS) saturated;
 
-    action at_an_end() {
+    @hidden action at_an_end() {
         m.extreme = 1;
     }
-    table first_elements {
+    @hidden table first_elements {
         key = {
             h.elements.e00: ternary;
             h.elements.e01: ternary;
@@ -30,14 +31,14 @@ control SpillwayEgress(inout egress_headers_t h, inout egress_metadata_t m, in e
         }
     }
 
-    action mark() {
+    @hidden action mark() {
         h.spillway.flags = h.spillway.flags | FLAG_SATURATED;
         h.udp.checksum = 0; // none: it was computed in ingress, without the flag
     }
-    action count_saturated() {
+    @hidden action count_saturated() {
         saturated.count(h.passage.index);
     }
-    action drop() {
+    @hidden action drop() {
         deparser.drop_ctl = 1;
     }
 

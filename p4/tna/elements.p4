@@ -20,16 +20,16 @@
     RegisterAction<int<32>, bit<15>, bit<32>>(slot_element) smallest = { \
         void apply(inout int<32> x, out bit<32> answer) { x = min(x, (int<32>)element); answer = (bit<32>)x; } \
     }; \
-    action exchange() { element = swap.execute(slot); } \
-    action add() { element = sum.execute(slot); } \
-    action take_largest() { element = largest.execute(slot); } \
-    action take_smallest() { element = smallest.execute(slot); }
+    @hidden action exchange() { element = swap.execute(slot); } \
+    @hidden action add() { element = sum.execute(slot); } \
+    @hidden action take_largest() { element = largest.execute(slot); } \
+    @hidden action take_smallest() { element = smallest.execute(slot); }
 
 // The lanes of the first stage, where it is not known yet whether the bitmaps overlap. What is taken along and overlaps is the slot's
 // alone; the slot is free by then, so it does not matter what it gets.
 control EarlyLane(inout bit<32> element, in bit<15> slot, in bit<8> work, in bit<32> overlap_high, in bit<32> overlap_low) {
     LANE_REGISTER
-    table lane {
+    @hidden table lane {
         key = {
             work: ternary;
             overlap_high: ternary;
@@ -57,7 +57,7 @@ control EarlyLane(inout bit<32> element, in bit<15> slot, in bit<8> work, in bit
 // All others: the outcome says what to do.
 control Lane(inout bit<32> element, in bit<15> slot, in bit<8> deed) {
     LANE_REGISTER
-    table lane {
+    @hidden table lane {
         key = { deed: ternary; }
         actions = { exchange; add; take_largest; take_smallest; NoAction; }
         const default_action = NoAction;
@@ -81,10 +81,10 @@ control Lane(inout bit<32> element, in bit<15> slot, in bit<8> deed) {
 
 // Whether one of four lanes is at an end of the range. It takes a stage after theirs, so the four of the last stage are left to egress.
 control Extremes(in bit<32> a, in bit<32> b, in bit<32> c, in bit<32> d, inout bit<1> extreme) {
-    action at_an_end() {
+    @hidden action at_an_end() {
         extreme = 1;
     }
-    table ends {
+    @hidden table ends {
         key = {
             a: ternary @name("a");
             b: ternary @name("b");

@@ -17,7 +17,7 @@ struct part_t {
 // What the owner is asked. CONTEST: by DATA that may rest. SETTLE: the same where slots are first come, first served. EVICT: by DATA
 // that takes along, and by RESULT.
 #define OWNER_TABLE(copy) \
-    table owner_##copy { \
+    @hidden table owner_##copy { \
         key = { \
             m.shape: ternary; \
             m.generation_difference: ternary; \
@@ -86,10 +86,10 @@ control Owner(inout headers_t h, inout metadata_t m) {
             EVICT
         }
     };
-    action contest_a() { m.answer = contest_ask.execute(h.spillway.slot[14:0]); m.ask = ASK_CONTEST; }
-    action settle_a() { m.answer = settle_ask.execute(h.spillway.slot[14:0]); m.ask = ASK_CONTEST; }
-    action evict_a() { m.answer = evict_ask.execute(h.spillway.slot[14:0]); m.ask = ASK_EVICT; }
-    action free_a() { m.answer = evict_ask.execute(h.spillway.slot[14:0]); m.ask = ASK_FREE; }
+    @hidden action contest_a() { m.answer = contest_ask.execute(h.spillway.slot[14:0]); m.ask = ASK_CONTEST; }
+    @hidden action settle_a() { m.answer = settle_ask.execute(h.spillway.slot[14:0]); m.ask = ASK_CONTEST; }
+    @hidden action evict_a() { m.answer = evict_ask.execute(h.spillway.slot[14:0]); m.ask = ASK_EVICT; }
+    @hidden action free_a() { m.answer = evict_ask.execute(h.spillway.slot[14:0]); m.ask = ASK_FREE; }
     OWNER_TABLE(a)
 
     // Whose it was.
@@ -103,10 +103,10 @@ control Owner(inout headers_t h, inout metadata_t m) {
     RegisterAction<owner_t, bit<15>, int<32>>(slot_id) evict_id = {
         void apply(inout owner_t x, out int<32> answer) { answer = x.id; EVICT }
     };
-    action contest_b() { m.old_id = contest_id.execute(h.spillway.slot[14:0]); }
-    action settle_b() { m.old_id = settle_id.execute(h.spillway.slot[14:0]); }
-    action evict_b() { m.old_id = evict_id.execute(h.spillway.slot[14:0]); }
-    action free_b() { m.old_id = evict_id.execute(h.spillway.slot[14:0]); }
+    @hidden action contest_b() { m.old_id = contest_id.execute(h.spillway.slot[14:0]); }
+    @hidden action settle_b() { m.old_id = settle_id.execute(h.spillway.slot[14:0]); }
+    @hidden action evict_b() { m.old_id = evict_id.execute(h.spillway.slot[14:0]); }
+    @hidden action free_b() { m.old_id = evict_id.execute(h.spillway.slot[14:0]); }
     OWNER_TABLE(b)
 
     // How urgent that was; 0: the slot was free.
@@ -120,10 +120,10 @@ control Owner(inout headers_t h, inout metadata_t m) {
     RegisterAction<owner_t, bit<15>, int<32>>(slot_urgency) evict_urgency = {
         void apply(inout owner_t x, out int<32> answer) { answer = x.urgency; EVICT }
     };
-    action contest_c() { m.old_urgency = contest_urgency.execute(h.spillway.slot[14:0]); }
-    action settle_c() { m.old_urgency = settle_urgency.execute(h.spillway.slot[14:0]); }
-    action evict_c() { m.old_urgency = evict_urgency.execute(h.spillway.slot[14:0]); }
-    action free_c() { m.old_urgency = evict_urgency.execute(h.spillway.slot[14:0]); }
+    @hidden action contest_c() { m.old_urgency = contest_urgency.execute(h.spillway.slot[14:0]); }
+    @hidden action settle_c() { m.old_urgency = settle_urgency.execute(h.spillway.slot[14:0]); }
+    @hidden action evict_c() { m.old_urgency = evict_urgency.execute(h.spillway.slot[14:0]); }
+    @hidden action free_c() { m.old_urgency = evict_urgency.execute(h.spillway.slot[14:0]); }
     OWNER_TABLE(c)
 
     apply {
@@ -158,10 +158,10 @@ control Content(inout headers_t h, inout metadata_t m) {
     RegisterAction<part_t, bit<15>, bit<32>>(slot_bitmap_low) read_low = {
         void apply(inout part_t x, out bit<32> answer) { answer = x.bitmap; }
     };
-    action low_swap() { m.old_low = swap_low.execute(h.spillway.slot[14:0]); }
-    action low_add() { m.old_low = add_low.execute(h.spillway.slot[14:0]); }
-    action low_read() { m.old_low = read_low.execute(h.spillway.slot[14:0]); }
-    table bitmap_low {
+    @hidden action low_swap() { m.old_low = swap_low.execute(h.spillway.slot[14:0]); }
+    @hidden action low_add() { m.old_low = add_low.execute(h.spillway.slot[14:0]); }
+    @hidden action low_read() { m.old_low = read_low.execute(h.spillway.slot[14:0]); }
+    @hidden table bitmap_low {
         key = CONTENT_KEY
         actions = { low_swap; low_add; low_read; NoAction; }
         const default_action = NoAction;
@@ -187,10 +187,10 @@ control Content(inout headers_t h, inout metadata_t m) {
     RegisterAction<part_t, bit<15>, bit<32>>(slot_bitmap_high) read_high = {
         void apply(inout part_t x, out bit<32> answer) { answer = x.bitmap; }
     };
-    action high_swap() { m.old_high = swap_high.execute(h.spillway.slot[14:0]); }
-    action high_add() { m.old_high = add_high.execute(h.spillway.slot[14:0]); }
-    action high_read() { m.old_high = read_high.execute(h.spillway.slot[14:0]); }
-    table bitmap_high {
+    @hidden action high_swap() { m.old_high = swap_high.execute(h.spillway.slot[14:0]); }
+    @hidden action high_add() { m.old_high = add_high.execute(h.spillway.slot[14:0]); }
+    @hidden action high_read() { m.old_high = read_high.execute(h.spillway.slot[14:0]); }
+    @hidden table bitmap_high {
         key = CONTENT_KEY
         actions = { high_swap; high_add; high_read; NoAction; }
         const default_action = NoAction;
@@ -211,13 +211,13 @@ control Content(inout headers_t h, inout metadata_t m) {
     RegisterAction<bit<32>, bit<15>, bit<8>>(slot_same_tag) compare_tag = {
         void apply(inout bit<32> x, out bit<8> answer) { answer = this.predicate(x == m.tag); }
     };
-    action claimed() { m.same_tag = set_tag.execute(h.spillway.slot[14:0]); m.contest = WORK_CLAIM; }
-    action preempted() { m.same_tag = set_tag.execute(h.spillway.slot[14:0]); m.contest = WORK_PREEMPT; }
-    action met() { m.same_tag = compare_tag.execute(h.spillway.slot[14:0]); m.contest = WORK_MERGE; }
-    action taken() { m.same_tag = compare_tag.execute(h.spillway.slot[14:0]); m.contest = WORK_TAKE; }
-    action freed() { m.contest = WORK_FREE; }
-    action spilled() { m.contest = WORK_SPILL; }
-    table contest {
+    @hidden action claimed() { m.same_tag = set_tag.execute(h.spillway.slot[14:0]); m.contest = WORK_CLAIM; }
+    @hidden action preempted() { m.same_tag = set_tag.execute(h.spillway.slot[14:0]); m.contest = WORK_PREEMPT; }
+    @hidden action met() { m.same_tag = compare_tag.execute(h.spillway.slot[14:0]); m.contest = WORK_MERGE; }
+    @hidden action taken() { m.same_tag = compare_tag.execute(h.spillway.slot[14:0]); m.contest = WORK_TAKE; }
+    @hidden action freed() { m.contest = WORK_FREE; }
+    @hidden action spilled() { m.contest = WORK_SPILL; }
+    @hidden table contest {
         key = CONTENT_KEY
         actions = { claimed; preempted; met; taken; freed; spilled; NoAction; }
         const default_action = NoAction;
@@ -239,8 +239,8 @@ control Content(inout headers_t h, inout metadata_t m) {
     RegisterAction<bit<32>, bit<15>, bit<32>>(slot_tag) swap_tag = {
         void apply(inout bit<32> x, out bit<32> answer) { answer = x; x = m.tag; }
     };
-    action tag_swap() { m.old_tag = swap_tag.execute(h.spillway.slot[14:0]); }
-    table tag {
+    @hidden action tag_swap() { m.old_tag = swap_tag.execute(h.spillway.slot[14:0]); }
+    @hidden table tag {
         key = CONTENT_KEY
         actions = { tag_swap; NoAction; }
         const default_action = NoAction;
@@ -267,9 +267,9 @@ control Comparison(inout headers_t h, inout metadata_t m) {
     RegisterAction<bit<8>, bit<15>, bit<8>>(slot_marks) add_marks = {
         void apply(inout bit<8> x, out bit<8> answer) { x = x | m.marks; answer = x; }
     };
-    action marks_swap() { m.old_marks = swap_marks.execute(h.spillway.slot[14:0]); }
-    action marks_add() { m.old_marks = add_marks.execute(h.spillway.slot[14:0]); }
-    table marks {
+    @hidden action marks_swap() { m.old_marks = swap_marks.execute(h.spillway.slot[14:0]); }
+    @hidden action marks_add() { m.old_marks = add_marks.execute(h.spillway.slot[14:0]); }
+    @hidden table marks {
         key = {
             m.contest: ternary;
             m.same_tag: ternary;
@@ -284,10 +284,10 @@ control Comparison(inout headers_t h, inout metadata_t m) {
         }
     }
 
-    action to_do(bit<8> work) {
+    @hidden action to_do(bit<8> work) {
         m.work = work;
     }
-    table plan {
+    @hidden table plan {
         key = {
             m.contest: ternary;
             m.same_tag: ternary;
@@ -310,7 +310,7 @@ control Comparison(inout headers_t h, inout metadata_t m) {
         }
     }
 
-    action compare() {
+    @hidden action compare() {
         m.over_high = m.old_high & h.spillway.bitmap_high;
         m.over_low = m.old_low & h.spillway.bitmap_low;
         m.rest_high = m.old_high ^ m.rest_high;

@@ -9,6 +9,7 @@
 #define ELEMENT bit<32>
 #include "../shared/protocol.p4"
 #include "../shared/rules.p4"
+#include "../shared/ids.p4"
 #include "state.p4"
 #include "parser.p4"
 #include "admission.p4"
@@ -58,6 +59,7 @@ control SpillwayIngress(inout headers_t h, inout metadata_t m, in ingress_intrin
     // What this target holds. A controller reads it from the p4info.
     @name(".set_limits")
     action set_limits(bit<32> slots, bit<16> elements) { }
+    @id(ID_LIMITS)
     @name(".limits")
     table limits {
         actions = { @defaultonly set_limits; }

@@ -15,6 +15,7 @@ control Admission(inout headers_t h, inout metadata_t m, in standard_metadata_t 
     }
     @name(".no_job")
     action no_job() { }
+    @id(ID_JOB)
     @name(".job")
     table job {
         key = { h.spillway.job: exact @name("job"); }
@@ -41,6 +42,7 @@ control Admission(inout headers_t h, inout metadata_t m, in standard_metadata_t 
     action stranger() {
         m.role = ROLE_STRANGER;
     }
+    @id(ID_MEMBER)
     @name(".member")
     table member {
         key = {

@@ -3,8 +3,10 @@
 control Departure(inout headers_t h, inout metadata_t m, inout standard_metadata_t standard) {
     @name(".forward_packets")
     direct_counter(CounterType.packets_and_bytes) forward_packets;
+    @id(ID_PREEMPTED)
     @name(".preempted")
     counter(JOBS, CounterType.packets) preempted;
+    @id(ID_SATURATED)
     @name(".saturated")
     counter(JOBS, CounterType.packets) saturated;
 
@@ -18,6 +20,7 @@ control Departure(inout headers_t h, inout metadata_t m, inout standard_metadata
         standard.egress_spec = port;
         h.ethernet.dst = mac;
     }
+    @id(ID_FORWARD)
     @name(".forward")
     table forward {
         key = { h.ipv4.dst: lpm @name("dst"); }
@@ -31,6 +34,7 @@ control Departure(inout headers_t h, inout metadata_t m, inout standard_metadata
     action to_group(bit<16> group) {
         standard.mcast_grp = group;
     }
+    @id(ID_GROUP)
     @name(".group")
     table multicast {
         key = { h.ipv4.dst: exact @name("dst"); }
@@ -48,6 +52,7 @@ control Departure(inout headers_t h, inout metadata_t m, inout standard_metadata
         standard.mcast_grp = group;
         m.flooded = true;
     }
+    @id(ID_BRIDGE)
     @name(".bridge")
     table bridge {
         key = { h.ethernet.dst: exact @name("mac"); }
@@ -72,6 +77,7 @@ control Departure(inout headers_t h, inout metadata_t m, inout standard_metadata
         h.udp.dst = first_port + (h.spillway.seq[21:6] & port_mask);
         h.udp.checksum = 0;
     }
+    @id(ID_UPLINK)
     @name(".uplink")
     table uplink {
         key = { m.content_job: exact @name("job"); }
@@ -111,6 +117,7 @@ control Departure(inout headers_t h, inout metadata_t m, inout standard_metadata
         h.udp.dst = first_port + (h.spillway.seq[21:6] & port_mask);
         h.udp.checksum = 0;
     }
+    @id(ID_PUBLISH)
     @name(".publish")
     table publish {
         key = { h.spillway.job: exact @name("job"); }

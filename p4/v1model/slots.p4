@@ -34,6 +34,7 @@ control Slots(inout headers_t h, inout metadata_t m) {
     action no_slots() {
         m.in_region = false;
     }
+    @id(ID_REGION)
     @name(".region")
     table region {
         key = {
@@ -65,7 +66,7 @@ control Slots(inout headers_t h, inout metadata_t m) {
     bool over = false;
     Work work = Work.NOTHING;
 
-    action read_slot() {
+    @hidden action read_slot() {
         slot_id.read(old_id, slot);
         slot_urgency.read(old_urgency, slot);
         slot_tag.read(old_tag, slot);
@@ -73,7 +74,7 @@ control Slots(inout headers_t h, inout metadata_t m) {
         slot_flags.read(old_flags, slot);
     }
 
-    action write_slot() {
+    @hidden action write_slot() {
         slot_id.write(slot, id);
         slot_urgency.write(slot, urgency);
         slot_tag.write(slot, tag);
@@ -81,32 +82,32 @@ control Slots(inout headers_t h, inout metadata_t m) {
         slot_flags.write(slot, marks);
     }
 
-    action free_slot() {
+    @hidden action free_slot() {
         slot_urgency.write(slot, 0);
     }
 
     // DATA that may rest.
-    action claim() {
+    @hidden action claim() {
         m.event = EVENT_CLAIMED;
         m.way = Way.ENDS;
         work = Work.STORE;
     }
-    action merge() {
+    @hidden action merge() {
         m.event = EVENT_MERGED;
         m.way = Way.ENDS;
         work = Work.COMBINE;
         m.bitmap = m.bitmap | old_bitmap;
         marks = old_flags | (marks & FLAGS_MARKED);
     }
-    action complete() {
+    @hidden action complete() {
         m.event = EVENT_COMPLETED;
         m.way = Way.PUBLISH;
     }
-    action duplicate() {
+    @hidden action duplicate() {
         m.event = EVENT_DUPLICATE;
         m.way = Way.ENDS;
     }
-    action preempt() {
+    @hidden action preempt() {
         m.event = EVENT_PREEMPTS;
         m.way = Way.UP;
         m.preempting = true;
@@ -120,13 +121,13 @@ control Slots(inout headers_t h, inout metadata_t m) {
     }
 
     // DATA that may not, and finds its chunk in the slot.
-    action take_along() {
+    @hidden action take_along() {
         m.way = Way.UP;
         work = Work.TAKE;
         m.bitmap = old_bitmap;
         marks = marks | old_flags;
     }
-    action unite() {
+    @hidden action unite() {
         m.way = Way.UP;
         work = Work.UNITE;
         m.bitmap = m.bitmap | old_bitmap;

@@ -5,6 +5,7 @@
 #define ELEMENT int<32>
 #include "../shared/protocol.p4"
 #include "../shared/rules.p4"
+#include "../shared/ids.p4"
 #include "state.p4"
 #include "parser.p4"
 #include "admission.p4"
@@ -13,6 +14,7 @@
 #include "departure.p4"
 
 control SpillwayIngress(inout headers_t h, inout metadata_t m, inout standard_metadata_t standard) {
+    @id(ID_EVENTS)
     @name(".events")
     counter(EVENT_COUNTERS, CounterType.packets) events; // job index * 32 + event
 
@@ -22,6 +24,7 @@ control SpillwayIngress(inout headers_t h, inout metadata_t m, inout standard_me
         m.slots = slots;
         m.elements = elements;
     }
+    @id(ID_LIMITS)
     @name(".limits")
     table limits {
         actions = { @defaultonly set_limits; }
