@@ -25,13 +25,13 @@ export BPF2GO_STRIP := llvm-strip-$(CLANG_VERSION)
 export C_INCLUDE_PATH := /usr/include/$(shell uname -m)-linux-gnu
 GENERATE_PACKAGES := clang-$(CLANG_VERSION) llvm-$(CLANG_VERSION) libbpf-dev linux-libc-dev
 
-SEEDS ?= 2700
+SEEDS ?= 2800
 FIRST ?= 1
 
-.PHONY: help build test demo sim bench generate p4 lint clean need-go need-root generate-deps
+.PHONY: help build test test-bmv2 demo sim bench generate p4 lint clean need-go need-root generate-deps
 
 help: ## this list
-	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 build: need-go ## static binaries in bin/
 	@mkdir -p bin
@@ -43,14 +43,18 @@ test: need-go need-root ## the whole test suite (root: it loads BPF programs and
 	go build -buildvcs=false ./...
 	go run ./loadtest/testsummary -count=1 -p=1 -timeout=9m ./...
 
+test-bmv2: need-go need-root ## what can be tested on BMv2 only: needs simple_switch_grpc on PATH, from p4lang's packages
+	@command -v simple_switch_grpc >/dev/null || { echo "simple_switch_grpc is not on PATH: it comes with p4lang's package bmv2, or from https://github.com/p4lang/behavioral-model" >&2; exit 1; }
+	go test -count=1 -v -run BMv2 -timeout 20m ./p4/client ./p4/vectors/rig
+
 demo: need-root build ## train a network on four workers through the XDP aggregator, without loss and with
 	bin/spill-load demo
 
-sim: need-go need-root ## SEEDS=2700 FIRST=1: that many seeds of the simulated network
+sim: need-go need-root ## SEEDS=2800 FIRST=1: that many seeds of the simulated network
 	go test ./sim -run '^TestSeeds$$' -count=1 -v -timeout 120m -args -seeds $(SEEDS) -first $(FIRST)
 
-bench: need-root build ## measure everything again and write docs/benchmarks.md
-	bin/spill-load benchmarks --write docs/benchmarks.md
+bench: need-root build ## measure everything again and write docs/benchmarks.md; SECTION=words of a title: only that
+	bin/spill-load benchmarks --write docs/benchmarks.md $(if $(SECTION),--section "$(SECTION)")
 
 generate: need-go generate-deps ## everything that is generated: the BPF objects and their Go bindings (needs clang)
 	go generate ./...

@@ -21,9 +21,9 @@ func newApp(s streams) *cli.App {
 		Name:  "spill-load",
 		Usage: "run and measure all-reduces on a rack of network namespaces",
 		Description: `spill-load builds a rack out of network namespaces: n workers and an
-aggregator host on a bridge, links as fast and as faulty as you say. It starts
-real worker processes, sums their tensors through the XDP aggregator, checks
-every bit of every result at every worker, and says how long it took.
+aggregator host on a bridge or a ToR, links as fast and as faulty as you say. It
+starts real worker processes, sums their tensors in the ToR and the XDP aggregator,
+checks every bit of every result at every worker, and says how long it took.
 
 It needs root, changes nothing outside its own namespaces, and leaves nothing
 behind, however it ends.
@@ -31,6 +31,7 @@ behind, however it ends.
   sudo spill-load run                                    a first look
   sudo spill-load run --size 4kB --iterations 1000       latency of small messages
   sudo spill-load run --rate 500mbit --loss 1%           what loss costs
+  sudo spill-load run --tor soft --tor-slots 32          a ToR with little memory
   sudo spill-load bench                                  the aggregator alone, a packet
   sudo spill-load demo                                   a training job, without loss and with
 

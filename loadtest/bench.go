@@ -17,6 +17,7 @@ import (
 type benchOptions struct {
 	elements []int
 	rounds   int
+	tor      bool
 	output   string
 }
 
@@ -31,6 +32,7 @@ beside it a bare byte-swap-and-add loop over the same elements.
 
   sudo spill-load bench
   sudo spill-load bench --elements 256 --rounds 21 --output json
+  sudo spill-load bench --tor
 
   merge_ns      a contribution that is merged, the full path
   publish_ns    the last contribution of a chunk, which becomes the RESULT
@@ -39,9 +41,15 @@ beside it a bare byte-swap-and-add loop over the same elements.
   payload_gbps  10^9 bits of elements a second that one core takes in at merge_ns
 
   exponent_ns, quantise_ns, dequantise_ns   what a worker does to a chunk of float32
-  conversion_gbps   10^9 bits of elements a second that one core converts out and back`,
+  conversion_gbps   10^9 bits of elements a second that one core converts out and back
+
+With --tor, a DATA packet in the software ToR:
+  claim_ns, merge_ns, complete_ns   it takes a free slot, is added, is the last one and becomes the RESULT
+  preempt_ns, spill_ns              it puts a less urgent chunk out of the slot, or goes on to its home
+  resend_ns                         a RESEND that takes along what is in the slot`,
 		Flags: []cli.Flag{
 			&cli.IntSliceFlag{Name: "elements", Aliases: []string{"e"}, Value: cli.NewIntSlice(32, 64, 256, 832), Usage: "elements a packet, several with commas"},
+			&cli.BoolFlag{Name: "tor", Usage: "the software ToR's program instead", Destination: &o.tor},
 			&cli.IntFlag{Name: "rounds", Value: 11, Usage: "rounds to take the median of", Destination: &o.rounds},
 			outputFlag(&o.output),
 		},
@@ -72,26 +80,47 @@ func bench(ctx context.Context, o *benchOptions, s streams) error {
 		return err
 	}
 	progress := newProgress(s.err)
-	progress.Step("measuring the aggregator", len(o.elements))
-	var results []benchResult
-	for _, e := range o.elements {
-		if ctx.Err() != nil {
-			progress.Close()
-			return context.Cause(ctx)
-		}
-		r, err := xdp.RunBench([]int{e}, o.rounds)
+	advance := func() error {
+		progress.Advance(1)
+		return context.Cause(ctx)
+	}
+	if o.tor {
+		progress.Step("measuring the software ToR", len(o.elements))
+		results, err := o.benchTor(advance)
+		progress.Close()
 		if err != nil {
-			progress.Close()
 			return err
 		}
-		results = append(results, benchResult{r[0], benchConversion(e, o.rounds)})
-		progress.Advance(1)
+		if o.output == outputJSON {
+			return writeJSON(s.out, results)
+		}
+		return writeTorBench(s.out, results)
 	}
+	progress.Step("measuring the aggregator", len(o.elements))
+	results, err := o.benchAggregator(advance)
 	progress.Close()
+	if err != nil {
+		return err
+	}
 	if o.output == outputJSON {
 		return writeJSON(s.out, results)
 	}
 	return writeBench(s.out, results)
+}
+
+// benchAggregator measures the aggregator's program and the worker's conversions at one E after the other.
+func (o *benchOptions) benchAggregator(done func() error) (results []benchResult, err error) {
+	for _, e := range o.elements {
+		r, err := xdp.RunBench([]int{e}, o.rounds)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, benchResult{r[0], benchConversion(e, o.rounds)})
+		if err := done(); err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
 }
 
 // benchResult is the cost of one chunk in the aggregator and in the worker.

@@ -158,7 +158,10 @@ func readRun(report []byte) (figure, error) {
 		Retransmissions *float64 `json:"retransmissions"`
 		AverageJCT      *float64 `json:"average_jct_ms"`
 		Correct         bool     `json:"correct"`
-		Jobs            []struct {
+		Drops           struct {
+			ToHome float64 `json:"to_home"`
+		} `json:"drops"`
+		Jobs []struct {
 			Name        string   `json:"name"`
 			JCT         float64  `json:"jct_ms"`
 			TorShare    *float64 `json:"tor_share"` // null without a ToR
@@ -182,6 +185,7 @@ func readRun(report []byte) (figure, error) {
 			f[key] = *value
 		}
 	}
+	f["to_home_drops"] = r.Drops.ToHome
 	for _, j := range r.Jobs {
 		f["jct_ms."+j.Name] = j.JCT
 		f["preempted"] += j.Preempted

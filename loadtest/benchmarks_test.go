@@ -2,6 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -9,7 +12,12 @@ import (
 // TestBenchmarkPlan reads reports as run and bench write them, and makes a page of them.
 func TestBenchmarkPlan(t *testing.T) {
 	share := 0.951
-	run, err := json.Marshal(Report{P50MS: 700.25, P99MS: 712, AlgBWGbps: 0.457, ElementsPerS: 14.3e6, WireShare: &share, Retransmissions: 3, Correct: true})
+	var jobs []JobReport
+	for _, name := range []string{"a", "b", "c", "d"} {
+		half := 0.5
+		jobs = append(jobs, JobReport{Name: name, JCTMS: 250, levels: levels{TorShare: &half, SpillShare: &half, HomePackets: 100, Preempted: 2}})
+	}
+	run, err := json.Marshal(Report{P50MS: 700.25, P99MS: 712, AlgBWGbps: 0.457, ElementsPerS: 14.3e6, WireShare: &share, Retransmissions: 3, Correct: true, Jobs: jobs, AverageJCTMS: 250})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -17,26 +25,30 @@ func TestBenchmarkPlan(t *testing.T) {
 		{"elements":64,"merge_ns":90,"publish_ns":120,"bare_ns":35,"payload_gbps":22,"exponent_ns":28,"quantise_ns":80,"dequantise_ns":80,"conversion_gbps":43},
 		{"elements":256,"merge_ns":220,"publish_ns":310,"bare_ns":125,"payload_gbps":37,"exponent_ns":28,"quantise_ns":80,"dequantise_ns":80,"conversion_gbps":43},
 		{"elements":832,"merge_ns":600,"publish_ns":900,"bare_ns":400,"payload_gbps":44,"exponent_ns":28,"quantise_ns":80,"dequantise_ns":80,"conversion_gbps":43}]`)
+	torBench := []byte(`[{"elements":32,"claim_ns":80,"merge_ns":90,"complete_ns":150,"preempt_ns":160,"spill_ns":100,"resend_ns":120,"bare_ns":30},
+		{"elements":64,"claim_ns":80,"merge_ns":90,"complete_ns":150,"preempt_ns":160,"spill_ns":100,"resend_ns":120,"bare_ns":30},
+		{"elements":256,"claim_ns":80,"merge_ns":90,"complete_ns":150,"preempt_ns":160,"spill_ns":100,"resend_ns":120,"bare_ns":30},
+		{"elements":832,"claim_ns":80,"merge_ns":90,"complete_ns":150,"preempt_ns":160,"spill_ns":100,"resend_ns":120,"bare_ns":30}]`)
 	var page strings.Builder
 	writePageHead(&page, Machine{CPU: "Abacus", Cores: 2, Kernel: "6.1", Go: "go1.26", Arch: "amd64"}, 3)
 	for _, s := range benchmarkPlan() {
 		var values [][]float64
-		var first figure
-		for i, row := range s.rows {
+		var figures []figure
+		for _, row := range s.rows {
 			report := run
-			if row.args[0] == "bench" {
+			if slices.Contains(row.args, "--tor") && row.args[0] == "bench" {
+				report = torBench
+			} else if row.args[0] == "bench" {
 				report = bench
 			}
 			f, err := row.read(report)
 			if err != nil {
 				t.Fatalf("%s, %s: %v", s.title, row.label, err)
 			}
-			if i == 0 {
-				first = f
-			}
+			figures = append(figures, f)
 			var line []float64
 			for _, c := range s.columns {
-				value, err := c.value(f, first)
+				value, err := c.value(f, figures[row.base])
 				if err != nil {
 					t.Fatalf("%s, %s, %s: %v", s.title, row.label, c.title, err)
 				}
@@ -45,20 +57,41 @@ func TestBenchmarkPlan(t *testing.T) {
 			values = append(values, line)
 		}
 		s.write(&page, values)
+		if s.plot != nil {
+			directory := t.TempDir()
+			if err := s.draw(directory, values); err != nil {
+				t.Errorf("%s: %v", s.title, err)
+			}
+			if drawn, err := os.ReadFile(filepath.Join(directory, s.plot.file)); err != nil || !strings.Contains(string(drawn), "<svg") {
+				t.Errorf("%s: %v, %.100q", s.title, err, drawn)
+			}
+		}
+	}
+	for title, text := range splitPage(page.String()) {
+		if !strings.Contains(page.String(), text) || !strings.HasPrefix(text, sectionMark+title+"\n") {
+			t.Errorf("section %q of the page is read as %.100q", title, text)
+		}
+	}
+	if got := len(splitPage(page.String())); got != len(benchmarkPlan()) {
+		t.Errorf("%d sections are read from a page of %d", got, len(benchmarkPlan()))
 	}
 	for _, want := range []string{
 		"medians of 3 rounds", "Abacus, 2 cores, Linux 6.1, go1.26 amd64",
 		"| E = 256 | 220 | 310 | 125 | 1.76 | 37.0 | merge ≤ 2.0 × the bare loop |",
 		"| 500 Mbit/s, E = 256 | 700.25 | 712.00 | 0.457 | 95.1% | 14.3 | 3 | share ≥ 95% |",
 		"| 0.1% | 100.0% |",
+		"| E = 256 | 80 | 90 | 150 | 160 | 100 | 120 | 30 | 3.00 |  |",
+		"![Throughput by memory of the ToR](benchmarks-tor-memory.svg)\n\n| |",
+		"| home link 4×, memory for 1/8 | 700.25 | 0.457 | 100.0% | 50.0% | 50.0% | 400 | 0 | 3 | ratio ≥ 90% |",
+		"| preemption | 250.0 | 250.0 | 250.0 | 1.00 | 50.0% | 50.0% | 8 | 0 | 3 |",
 		"    sudo bin/spill-load run --workers 4 --size 40MB --iterations 10 --output json --rate 1gbit --elements 256\n",
 	} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("the page lacks %q:\n%s", want, page.String())
 		}
 	}
-	if n := strings.Count(page.String(), "spill-load bench "); n != 2 {
-		t.Errorf("the commands that four rows share, one in each of two tables, are there %d times", n)
+	if n := strings.Count(page.String(), "spill-load bench "); n != 3 {
+		t.Errorf("the commands that four rows share, one in each of three tables, are there %d times", n)
 	}
 }
 

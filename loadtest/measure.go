@@ -119,19 +119,24 @@ func (m *measurement) reduce(ctx context.Context) error {
 		return err
 	}
 	begin := now + int64(noticeBase+noticeEach*time.Duration(workers))
-	reducing, stop := context.WithCancel(ctx)
-	defer stop()
+	reducing, stop := context.WithCancelCause(ctx)
 	rebooting := make(chan error, 1)
-	go func() { rebooting <- m.rebootTor(reducing) }()
-	err = m.together(ctx, func(s *session, ctx context.Context) error {
+	go func() {
+		err := m.rebootTor(ctx, reducing.Done())
+		if err != nil {
+			stop(err) // without a ToR nothing moves
+		}
+		rebooting <- err
+	}()
+	err = m.together(reducing, func(s *session, ctx context.Context) error {
 		return s.measure(ctx, begin+int64(s.task.start))
 	})
-	stop()
+	stop(nil)
 	return errors.Join(err, <-rebooting)
 }
 
-// rebootTor kills the ToR and starts it again, as often as it is asked for or until the context ends.
-func (m *measurement) rebootTor(ctx context.Context) error {
+// rebootTor kills the ToR and starts it again, as often as it is asked for or until the reductions are done.
+func (m *measurement) rebootTor(ctx context.Context, done <-chan struct{}) error {
 	if m.options.torReboots == 0 {
 		return nil
 	}
@@ -139,12 +144,11 @@ func (m *measurement) rebootTor(ctx context.Context) error {
 	defer every.Stop()
 	for m.report.TorReboots < m.options.torReboots {
 		select {
-		case <-ctx.Done():
+		case <-done:
 			return nil
 		case <-every.C:
 		}
-		// A reboot that has begun is finished: the workers' last words go through the ToR as well.
-		if err := m.rack.RebootTor(context.WithoutCancel(ctx)); err != nil {
+		if err := m.rack.RebootTor(ctx); err != nil {
 			return err
 		}
 		m.report.TorReboots++

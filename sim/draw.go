@@ -65,7 +65,7 @@ func (s *Scenario) drawTor(r *rand.Rand) {
 		j.drawWork(r)
 		s.Jobs = append(s.Jobs, j)
 	case 1:
-		common, size = true, 1+r.IntN(3)
+		common, size = true, 1+r.IntN(len(sizes)-1)
 		s.drawCrowd(r)
 	}
 	for n, j := range s.Jobs {

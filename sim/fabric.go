@@ -139,10 +139,11 @@ func (f *Fabric) send(from netip.Addr, frames [][]byte) {
 
 // forward is what the switch does: from the sender's link to the receivers'.
 func (f *Fabric) forward(from netip.Addr, frame []byte) error {
-	departures, err := f.plain(from, frame), error(nil)
-	if f.Switch != nil {
-		departures, err = f.Switch.Forward(from, frame)
+	through := f.Switch
+	if through == nil {
+		through = plain{f.groups}
 	}
+	departures, err := through.Forward(from, frame)
 	for _, d := range departures {
 		if node, ok := f.nodes[d.To]; ok {
 			f.cross(d.To, d.Frame, func(frame []byte) error {
@@ -155,17 +156,19 @@ func (f *Fabric) forward(from netip.Addr, frame []byte) error {
 }
 
 // plain is the switch that only forwards.
-func (f *Fabric) plain(from netip.Addr, frame []byte) (out []Departure) {
+type plain struct{ groups map[netip.Addr][]netip.Addr }
+
+func (p plain) Forward(from netip.Addr, frame []byte) (out []Departure, err error) {
 	to := netip.AddrFrom4([4]byte(frame[30:34]))
 	if !to.IsMulticast() {
-		return []Departure{{to, frame}}
+		return []Departure{{to, frame}}, nil
 	}
-	for _, addr := range f.groups[to] {
+	for _, addr := range p.groups[to] {
 		if addr != from {
 			out = append(out, Departure{addr, frame})
 		}
 	}
-	return out
+	return out, nil
 }
 
 func (f *Fabric) deliver(node Node, frame []byte) {

@@ -114,7 +114,7 @@ type Header struct {
 	Op         Op     // 3
 	Job        uint16 // 4
 	Generation uint8  // 6
-	Priority   uint8  // 7: 0 is least urgent
+	Priority   uint8  // 7: urgency in the ToR; 0 in what is not for it, and in a home's RESULT
 	Cookie     uint32 // 8
 	Seq        uint32 // 12: chunk number, serial arithmetic (RFC 1982)
 	Bitmap     uint64 // 16: contribution bitmap

@@ -12,7 +12,8 @@ import (
 // Rates are the probabilities, 0 to 1, of what happens to a packet at a worker's
 // port, each way: a DATA packet meets the dice once, each copy of a multicast RESULT once.
 type Rates struct {
-	Loss      float64 `json:"loss"`
+	Loss float64 `json:"loss"`
+	// Duplicate: the copy of a packet from a worker comes behind those that its port took in together with the original.
 	Duplicate float64 `json:"duplicate"`
 	Reorder   float64 `json:"reorder"`
 	// ECN marks the packet "congestion experienced" (RFC 3168).

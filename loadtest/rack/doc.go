@@ -7,6 +7,18 @@
 //	     …            …   ┘        │
 //	   (a namespace each)   (switch's namespace)      (its own)
 //
+// With a ToR the bridge gives way to a namespace whose interfaces are the ToR's
+// ports, and to the ToR's process in it, which is told everything over P4Runtime:
+//
+//	worker 0 ── eth0 ═ w0 ┐                  ┌ home ═ eth0 ── aggregator (XDP)
+//	worker 1 ── eth0 ═ w1 ┼ ToR (XDP) ───────┘
+//	     …            …   ┘
+//
+// What the ToR redirects passes below all queues and hooks, so a link that has a
+// rate or faults has a cable on its way, in the switch's namespace:
+//
+//	worker 0 ── eth0 ═ w0 ── bridge of two ports ── w0-tor ═ w0 ── ToR
+//
 // Nothing is shelled out and nothing can be left over. Every namespace is
 // anonymous: a locked OS thread makes it with unshare(2), a file descriptor and
 // that thread hold it, and it is never bound to a path. All links are created
@@ -14,8 +26,9 @@
 // by kill -9, the kernel closes the descriptors, ends the threads and with them
 // removes the namespaces, their links, queues and programs. There is no state
 // of an earlier, crashed run to clean up, because there is no place where it
-// could survive. Worker processes are started from a namespace's thread with a
-// parent-death signal, and they end when their stdin does; so they go as well.
+// could survive. Worker processes and the ToR's are started from a
+// namespace's thread with a parent-death signal, and they end when their stdin does;
+// so they go as well.
 //
 // Links are shaped with tbf, a token bucket (burst 256 kB, latency 50 ms): the
 // worker's uplink inside the worker's namespace, its downlink at the bridge's

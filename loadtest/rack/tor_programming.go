@@ -79,6 +79,9 @@ func (t *tor) install(ctx context.Context, j torJob) error {
 	if err != nil {
 		return err
 	}
+	if t.control == nil {
+		return errNoTor
+	}
 	if err := t.control.Write(ctx, updates...); err != nil {
 		return fmt.Errorf("job %d: %w", j.ID, err)
 	}
@@ -114,6 +117,9 @@ func (t *tor) checkLimits(ctx context.Context, elements int) error {
 	return nil
 }
 
+// errNoTor is what is said of a ToR that did not come up again.
+var errNoTor = errors.New("there is no session with the ToR")
+
 // TorCounters is what the ToR counted of a job.
 type TorCounters struct {
 	// Events are by name, nil without a ToR.
@@ -148,6 +154,9 @@ func (r *Rack) TorCounters(ctx context.Context, job uint16) (TorCounters, error)
 }
 
 func (t *tor) counters(ctx context.Context, index uint8) (c TorCounters, err error) {
+	if t.control == nil {
+		return c, errNoTor
+	}
 	events, err := pipeline.ReadEvents(ctx, t.control, t.info, index)
 	if err != nil {
 		return c, err

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"spillway/p4/client"
+	"spillway/p4/v1model"
 )
 
 const (
@@ -24,9 +25,9 @@ const (
 
 // connect opens a P4Runtime session with the ToR, becomes primary and pushes the pipeline.
 func (t *tor) connect(ctx context.Context) (controller, error) {
-	device, err := t.deviceConfig()
-	if err != nil {
-		return nil, err
+	var device []byte // the target's own form of the program; the software ToR is the program
+	if t.config.Kind == TorBMv2 {
+		device = v1model.Program
 	}
 	program, err := client.NewPipeline(t.info, device)
 	if err != nil {

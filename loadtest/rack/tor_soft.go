@@ -68,6 +68,3 @@ func RunTor(ctx context.Context, in io.Reader, out io.Writer) error {
 	err := softtor.Run(ctx, config, log)
 	return errors.Join(err, saying)
 }
-
-// deviceConfig is the target's own form of the program; the software ToR is the program.
-func (t *tor) deviceConfig() ([]byte, error) { return nil, nil }

@@ -88,8 +88,32 @@ func (c *Client) EnsurePipeline(ctx context.Context, p Pipeline, keep bool) (pus
 			return err == nil, err
 		}
 	}
+	if there != nil {
+		if err := c.makeWay(ctx, p); err != nil {
+			return false, err
+		}
+	}
 	err = c.Push(ctx, p4v1.SetForwardingPipelineConfigRequest_VERIFY_AND_COMMIT, p)
 	return err == nil, err
+}
+
+// makeWay deletes the multicast groups before a pipeline takes another's place, once it is sure that it can. BMv2 forgets that it has
+// groups then, but not their members: a group of the same number would send to both.
+func (c *Client) makeWay(ctx context.Context, p Pipeline) error {
+	if err := c.Push(ctx, p4v1.SetForwardingPipelineConfigRequest_VERIFY, p); err != nil {
+		return err
+	}
+	groups, err := c.Read(ctx, &p4v1.Entity{Entity: &p4v1.Entity_PacketReplicationEngineEntry{PacketReplicationEngineEntry: &p4v1.PacketReplicationEngineEntry{
+		Type: &p4v1.PacketReplicationEngineEntry_MulticastGroupEntry{MulticastGroupEntry: &p4v1.MulticastGroupEntry{}},
+	}}})
+	if err != nil && status.Code(err) != codes.Unimplemented {
+		return err
+	}
+	deletions := make([]*p4v1.Update, len(groups))
+	for n, group := range groups {
+		deletions[n] = &p4v1.Update{Type: p4v1.Update_DELETE, Entity: group}
+	}
+	return c.Write(ctx, deletions...)
 }
 
 // Capabilities is the version of P4Runtime that the server speaks.

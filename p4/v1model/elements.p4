@@ -29,7 +29,9 @@ control Elements(inout headers_t h, in bit<32> slot, in Work work, out bool satu
             EACH_LANE(LANE)
 #undef LANE
         } else if (work != Work.NOTHING) {
-#define LANE(n, k) slot_elements.read(old.e##n, first + k);
+            // BMv2 keeps a register's bits without their sign, and reads a negative element as one of 2^31 and more. The cast from
+            // bits gives it its sign again.
+#define LANE(n, k) slot_elements.read(old.e##n, first + k); old.e##n = (int<32>)(bit<32>)old.e##n;
             EACH_LANE(LANE)
 #undef LANE
             if (work == Work.SWAP) {

@@ -1,5 +1,5 @@
 // Package v1model holds what the compiler makes of the P4 program for BMv2 (and for the software ToR, which is the same
-// pipeline): the P4Info, in text form.
+// pipeline): the P4Info, in text form, and BMv2's own form of the program.
 package v1model
 
 import _ "embed"
@@ -8,3 +8,8 @@ import _ "embed"
 //
 //go:embed spillway.p4info.txtpb
 var P4Info []byte
+
+// Program is what BMv2 runs: the compiler's JSON.
+//
+//go:embed spillway.json
+var Program []byte

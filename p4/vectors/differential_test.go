@@ -114,9 +114,9 @@ func (r *random) twist(p *vectors.Packet) {
 
 const noSlot = 0xffff
 
-// comparable sorts emissions, and leaves out what means nothing: the elements of
+// normalised sorts emissions, and leaves out what means nothing: the elements of
 // a saturated sum, and the checksum over them.
-func comparable(emissions []vectors.Emission) []vectors.Emission {
+func normalised(emissions []vectors.Emission) []vectors.Emission {
 	const flags, checksum, elements = 44, 40, 70
 	out := slices.Clone(emissions)
 	for i, e := range out {
@@ -163,7 +163,7 @@ func TestAgainstModel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w, g := comparable(want), comparable(got); fmt.Sprint(w) != fmt.Sprint(g) {
+		if w, g := normalised(want), normalised(got); fmt.Sprint(w) != fmt.Sprint(g) {
 			t.Fatalf("-seed %d, packet %d by port %d:\n%x\nmodel\n%x\nprogram\n%x", *seed, n, port, frame, w, g)
 		}
 	}

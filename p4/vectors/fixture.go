@@ -140,7 +140,7 @@ type ToParent struct {
 	Bits Number `json:"bits"`
 }
 
-// Role gives the role with its default.
+// role is the role with its default.
 func (m Member) role() string {
 	if m.Role == "" {
 		return Worker

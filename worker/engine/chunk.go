@@ -13,6 +13,7 @@ type chunk struct {
 	index      int32 // number of the data chunk, or group of the exponent chunk
 	group      int32 // of a data chunk: the group that its exponent is in
 	sends      uint32
+	probes     uint32
 	elems      uint16 // on the wire
 	slot       uint16 // of the ToR; wire.NoSlot: it is for the home
 	kind       chunkKind
@@ -21,7 +22,6 @@ type chunk struct {
 	done       bool // its RESULT is in
 	held       bool // the home has this rank's contribution
 	haveKnown  bool
-	probed     bool // ever
 	asked      bool // probed since it was last sent
 	solicited  bool // a SOLICIT for it was seen
 	wantResend bool // it is among the resends

@@ -35,6 +35,15 @@ type Collective struct {
 	saturated    fault
 	partial      fault
 	disagreement *DisagreementError
+	inconsistent error // why its RESULTs make no sense, unless the ranks disagree
+}
+
+// suspect keeps the first error for when it is known whether the ranks disagree; the collective's results are not used.
+func (c *Collective) suspect(err error) {
+	if c.inconsistent == nil {
+		c.inconsistent = err
+	}
+	c.failed = true
 }
 
 // fault is the first place where something was found.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 
 	"spillway/wire"
@@ -76,5 +77,21 @@ func TestLayout(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestInconsistentInItsTurn: an exponent that does not exist breaks the job when the descriptor says that the ranks agree, not before.
+func TestInconsistentInItsTurn(t *testing.T) {
+	x := newScript(t, nil)
+	c := x.submit(0, &Collective{F32: make([]float32, 30*32)})
+	sent := x.expect(0, "D0 D1")
+	x.receive(ms/5, wire.Result, 1, 7, append([]int32{12345}, make([]int32, 31)...), func(h *wire.Header) { h.Op = wire.Max })
+	x.expect(ms/5, "")
+	if err := x.engine.Broken(); err != nil {
+		t.Fatalf("broken before the descriptor: %v", err)
+	}
+	x.echo(ms/2, sent[0])
+	if x.engine.Completed() != c || !errors.Is(c.Err(), ErrInconsistent) || !errors.Is(c.Err(), ErrBroken) {
+		t.Errorf("got %v", c.Err())
 	}
 }

@@ -30,9 +30,10 @@ type Engine struct {
 	deferred queue          // asked for by the home, and left to a lower rank for a round trip
 	ahead    []uint64       // asked for by the home before they were sent, by position modulo the length
 
-	trip    roundTrip // by way of the home
-	torTrip roundTrip // of what the ToR summed
-	window  window
+	trip       roundTrip // by way of the home
+	torTrip    roundTrip // of what the ToR summed
+	answerTrip roundTrip // of PROBEs that the home answered with PENDING
+	window     window
 
 	lastProgress int64 // of the last new RESULT, or of the Submit that ended idleness
 	doublings    int   // of the timer, since the last progress
@@ -69,15 +70,16 @@ func New(cfg Config) (*Engine, error) {
 		full: wire.FullBitmap(cfg.Workers),
 		k:    fixedpoint.Bits(cfg.Workers),
 		base: start, next: start, end: start,
-		chunks:   make([]chunk, size),
-		results:  newResults(cfg.Window, cfg.Elements),
-		suspects: [classes]order{{none, none}, {none, none}},
-		ready:    newQueue(size),
-		resends:  newQueue(2 * size),
-		answers:  newQueue(wire.RingSize(cfg.Window)),
-		trip:     roundTrip{minRTO: cfg.MinRTO, maxRTO: cfg.MaxRTO},
-		torTrip:  roundTrip{minRTO: cfg.MinRTO, maxRTO: cfg.MaxRTO},
-		window:   window{size: float64(cfg.Window), limit: float64(cfg.Window)},
+		chunks:     make([]chunk, size),
+		results:    newResults(cfg.Window, cfg.Elements),
+		suspects:   [classes]order{{none, none}, {none, none}},
+		ready:      newQueue(size),
+		resends:    newQueue(2 * size),
+		answers:    newQueue(wire.RingSize(cfg.Window)),
+		trip:       roundTrip{minRTO: cfg.MinRTO, maxRTO: cfg.MaxRTO},
+		torTrip:    roundTrip{minRTO: cfg.MinRTO, maxRTO: cfg.MaxRTO},
+		answerTrip: roundTrip{minRTO: cfg.MinRTO, maxRTO: cfg.MaxRTO},
+		window:     window{size: float64(cfg.Window), limit: float64(cfg.Window)},
 	}
 	if cfg.Tor != nil {
 		e.deferred, e.ahead = newQueue(size), make([]uint64, wire.RingSize(cfg.Window))

@@ -5,7 +5,7 @@ import "time"
 // learn takes from the RESULT of a chunk, published by the home, what it says about the round trip and about what was lost.
 func (e *Engine) learn(now int64, ch *chunk) {
 	elapsed := now - ch.lastSent
-	repaired := ch.sends > 1 || ch.probed
+	repaired := ch.sends > 1 || ch.probes > 0
 	if !repaired && !ch.held {
 		e.trip.measure(now, ch.lastSent)
 	} else if ch.sends == 1 && !ch.haveKnown && ch.class() == torChunk {
@@ -13,6 +13,7 @@ func (e *Engine) learn(now int64, ch *chunk) {
 		e.trip.measureLate(now, ch.lastSent)
 	}
 	e.torTrip.expire(now)
+	e.answerTrip.expire(now)
 	if ch.sends > 1 && elapsed < e.trip.least {
 		// Faster than possible: the answer to an earlier send, which says nothing about what was sent since (RFC 8985 §6.2 step 2).
 		return

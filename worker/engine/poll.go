@@ -150,7 +150,7 @@ func (e *Engine) sendReady(now int64, out Output) bool {
 func (e *Engine) sendNew(now int64, out Output) bool {
 	for limit := e.base + e.window.chunks(); e.opening != nil && e.next < limit; e.next++ {
 		c := e.opening
-		if c.disagreement != nil {
+		if c.disagreement != nil || c.inconsistent != nil {
 			// What follows will not be reported as good: the ranks are out of step.
 			return true
 		}
@@ -206,7 +206,8 @@ func (e *Engine) sendProbe(now int64, position uint64, ch *chunk, out Output) bo
 	h.Op = ch.op
 	h.Encode(b)
 	e.touch(now, position, ch)
-	ch.probed, ch.asked = true, true
+	ch.asked = true
+	ch.probes++
 	e.stats.Probes++
 	return true
 }

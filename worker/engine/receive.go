@@ -44,6 +44,7 @@ func (e *Engine) Receive(now int64, payload []byte, ce bool) {
 	case wire.Pending:
 		e.stats.Pendings++
 		if ch := e.outstanding(position); ch != nil {
+			e.learnFromAnswer(now, ch, h.Bitmap)
 			e.onState(now, position, ch, h.Type, h.Bitmap)
 		}
 	}
@@ -94,15 +95,12 @@ func (e *Engine) onResult(now int64, position uint64, h *wire.Header, elements, 
 	if e.window.onResult(now, marked, e.path().smoothed) {
 		e.stats.WindowCuts++
 	}
-	if err := e.take(ch, h, elements); err != nil {
-		e.Abort(err)
-		return
-	}
+	e.take(ch, h, elements)
 	e.advance()
 }
 
-// take applies a RESULT to its collective. An error breaks the job.
-func (e *Engine) take(ch *chunk, h *wire.Header, elements []byte) error {
+// take applies a RESULT to its collective. One that is inconsistent breaks the job when advance comes to it.
+func (e *Engine) take(ch *chunk, h *wire.Header, elements []byte) {
 	c, whole := ch.collective, h.Flags&wire.Partial == 0
 	if !whole {
 		c.partial.note(int(h.Seq-uint32(c.first)), e.full&^h.Bitmap)
@@ -111,16 +109,16 @@ func (e *Engine) take(ch *chunk, h *wire.Header, elements []byte) error {
 	switch ch.kind {
 	case descriptorChunk:
 		if err := c.readDescriptor(elements, e.cfg.Workers, whole); err != nil {
-			return err
-		}
-		if c.disagreement == nil && c.F32 != nil {
+			c.suspect(err)
+		} else if c.disagreement == nil && c.F32 != nil {
 			e.release(c, 0)
 		}
 	case exponentChunk:
 		if err := c.readExponents(int(ch.index), elements, e.cfg.Workers, whole); err != nil {
-			return err
+			c.suspect(err)
+		} else {
+			e.release(c, int(ch.index))
 		}
-		e.release(c, int(ch.index))
 	case dataChunk:
 		if h.Flags&wire.Saturated != 0 {
 			c.saturated.note(int(ch.index), 0)
@@ -128,7 +126,6 @@ func (e *Engine) take(ch *chunk, h *wire.Header, elements []byte) error {
 		}
 		c.take(elements, int(ch.index), e.k)
 	}
-	return nil
 }
 
 // release makes the opened data chunks of a group ready, now that their exponents are known.
@@ -151,6 +148,11 @@ func (e *Engine) advance() {
 		// Everything issued before it is complete, so the disagreement is reported in its turn.
 		if c.disagreement != nil && e.base > c.first {
 			e.Abort(c.disagreement)
+			return
+		}
+		// Nonsense is to be expected where ranks disagree, here or before. Now it is known that they do not.
+		if c.inconsistent != nil && e.base > c.first {
+			e.Abort(c.inconsistent)
 			return
 		}
 		if e.base < c.end {

@@ -67,8 +67,18 @@ func (ch *chunk) class() class {
 
 // path is the round trip by which timers wait: the longer of the two, for where a chunk is summed is known when its RESULT comes.
 func (e *Engine) path() *roundTrip {
-	if e.torTrip.measured && (!e.trip.measured || e.torTrip.smoothed > e.trip.smoothed) {
+	home := e.homeTrip()
+	if e.torTrip.measured && (!home.measured || e.torTrip.smoothed > home.smoothed) {
 		return &e.torTrip
+	}
+	return home
+}
+
+// homeTrip is the way by the home: in a job with a ToR, the shorter of what RESULTs and what answers to PROBEs took. Where little is spilled, most RESULTs that
+// come from the home are of chunks that waited for a repair, and going by them each repair would begin later than the one before.
+func (e *Engine) homeTrip() *roundTrip {
+	if e.cfg.Tor != nil && e.trip.measured && e.answerTrip.measured && e.answerTrip.smoothed < e.trip.smoothed {
+		return &e.answerTrip
 	}
 	return &e.trip
 }
@@ -76,18 +86,28 @@ func (e *Engine) path() *roundTrip {
 // learnFromTor is learn for a RESULT that the ToR published. It says nothing about chunks for the home, nor about those of the ToR's that may have
 // been spilled and are no later than the home's answers usually are.
 func (e *Engine) learnFromTor(now int64, ch *chunk) {
-	if ch.sends > 1 || ch.probed {
+	if ch.sends > 1 || ch.probes > 0 {
 		return
 	}
 	if !ch.held {
 		e.torTrip.measure(now, ch.lastSent)
 	}
 	e.trip.expire(now)
+	e.answerTrip.expire(now)
 	line := ch.lastSent - e.torTrip.smoothed/4
-	if e.trip.measured {
-		line = min(line, now-e.trip.smoothed-e.trip.smoothed/4)
+	if home := e.homeTrip(); home.measured {
+		line = min(line, now-home.smoothed-home.smoothed/4)
 	}
 	e.torLine = max(e.torLine, line)
+}
+
+// learnFromAnswer takes a PENDING as a measure of the way by the home if it answers a known PROBE. PENDING(0) and PENDING(full) answer nothing but PROBEs;
+// DATA of which the home has a part already are told the part. If the chunk was asked about once only (Karn), not sent since and nothing was heard of it,
+// lastAsked is when the PROBE was sent, and this is no later answer to it.
+func (e *Engine) learnFromAnswer(now int64, ch *chunk, have uint64) {
+	if e.cfg.Tor != nil && (have == 0 || have == e.full) && ch.probes == 1 && ch.asked && !ch.haveKnown && now > ch.lastAsked {
+		e.answerTrip.measure(now, ch.lastAsked)
+	}
 }
 
 // lossLineOf is the time before which the chunks of a class are suspect unless they were asked about since.

@@ -14,8 +14,12 @@ import (
 
 // AttachPort puts the program on the interface of the current network namespace
 // (lock the OS thread when that is not the process's), in native mode, as port.
-// All ports must be of one namespace. What is sent to a veth arrives only if its other
-// end polls: it needs an XDP program of its own, or GRO.
+// All ports must be of one namespace.
+//
+// Two things are up to what is at the far end of a veth. It must poll, or what is
+// redirected to it is lost: it needs an XDP program of its own, or GRO. And it must not leave
+// checksums to its device (ethtool -K ... tx off) for anything but Spillway's packets:
+// they are forwarded as they are.
 func (d *Dataplane) AttachPort(port Port, ifindex int) error {
 	if err := checkPort(port); err != nil {
 		return err
@@ -40,7 +44,10 @@ func (d *Dataplane) AttachPort(port Port, ifindex int) error {
 			d.unmap(port, ifindex), space.Close())
 	}
 	d.attached[port] = at
-	return d.rebuildGroupsOf(port)
+	if err := d.rebuildGroupsOf(port); err != nil {
+		return errors.Join(err, d.detach(port))
+	}
+	return nil
 }
 
 func (d *Dataplane) attach(port Port, at *attachment) error {
@@ -70,10 +77,14 @@ func (d *Dataplane) unmap(port Port, ifindex int) error {
 func (d *Dataplane) DetachPort(port Port) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	at, ok := d.attached[port]
-	if !ok {
+	if _, ok := d.attached[port]; !ok {
 		return fmt.Errorf("port %d: is not attached", port)
 	}
+	return d.detach(port)
+}
+
+func (d *Dataplane) detach(port Port) error {
+	at := d.attached[port]
 	delete(d.attached, port)
 	err := errors.Join(at.link.Close(), d.unmap(port, at.ifindex), d.rebuildGroupsOf(port), at.space.Close())
 	if err != nil {

@@ -35,15 +35,20 @@ func (d *Dataplane) Wipe() error {
 		empty[torBridgeKey, torBridgeTo](o.Bridge),
 		empty[uint32, ebpf.MapID](o.Groups),
 	}
-	for index := range d.config.Slots {
-		if err := o.Slots.Update(index, torSlot{}, ebpf.UpdateLock); err != nil {
-			errs = append(errs, fmt.Errorf("clear slot %d: %w", index, err))
-			break
-		}
-	}
-	errs = append(errs, zeroAll[uint64](o.Events), zeroAll[uint64](o.Preempted), zeroAll[uint64](o.Saturated))
+	errs = append(errs, d.ClearSlots(), zeroAll(o.Events), zeroAll(o.Preempted), zeroAll(o.Saturated))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("wipe: %w", err)
+	}
+	return nil
+}
+
+// ClearSlots frees all slots and loses what they hold; tables and counters stay. A
+// packet that is in the program at this moment may still claim one.
+func (d *Dataplane) ClearSlots() error {
+	n := d.config.Slots
+	_, err := d.objects.Slots.BatchUpdate(indices(n), make([]torSlot, n), &ebpf.BatchOptions{ElemFlags: uint64(ebpf.UpdateLock)})
+	if err != nil {
+		return fmt.Errorf("clear the slots: %w", err)
 	}
 	return nil
 }
@@ -69,11 +74,23 @@ func empty[K, V any](m *ebpf.Map) error {
 }
 
 // zeroAll clears all counters of a map.
-func zeroAll[T any](counters *ebpf.Map) error {
-	for index := range counters.MaxEntries() {
-		if err := zero[T](counters, index); err != nil {
-			return err
-		}
+func zeroAll(counters *ebpf.Map) error {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return fmt.Errorf("clear %s: %w", counters, err)
+	}
+	n := counters.MaxEntries()
+	if _, err := counters.BatchUpdate(indices(n), make([]uint64, int(n)*cpus), nil); err != nil {
+		return fmt.Errorf("clear %s: %w", counters, err)
 	}
 	return nil
+}
+
+// indices is 0 to n-1.
+func indices(n uint32) []uint32 {
+	all := make([]uint32, n)
+	for i := range all {
+		all[i] = uint32(i)
+	}
+	return all
 }

@@ -87,6 +87,12 @@ func (s *Server) Read(request *p4v1.ReadRequest, stream p4v1.P4Runtime_ReadServe
 	if n := len(request.GetEntities()); n > maxBatch {
 		return status.Errorf(codes.ResourceExhausted, "entities: %d in one batch, the most is %d", n, maxBatch)
 	}
+	select {
+	case s.reading <- struct{}{}:
+		defer func() { <-s.reading }()
+	case <-stream.Context().Done():
+		return status.FromContextError(stream.Context().Err()).Err()
+	}
 	found, refusals, err := s.collect(request.GetEntities())
 	if err != nil {
 		return err

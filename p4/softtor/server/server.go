@@ -28,7 +28,8 @@ const (
 	maxCalls        = 128     // at a time in a connection
 	maxMessage      = 8 << 20 // the specification wants 4 MiB at least
 	maxBatch        = 16384   // updates or requests in one call
-	maxFound        = 1 << 20 // entities in the answer to one read
+	maxReads        = 4       // at a time; others wait
+	maxFound        = 1 << 19 // entities in the answer to one read: all registers of 65,535 slots
 	maxEntitiesSent = 1024    // in one message of it
 	stopWithin      = 2 * time.Second
 )
@@ -50,6 +51,7 @@ type Server struct {
 	log      *slog.Logger
 	arbiter  *arbiter
 	watching sync.WaitGroup // goroutines that receive from streams
+	reading  chan struct{}  // has an element for each read
 
 	mu sync.RWMutex // guards what follows, and is held while data plane and tables change
 	// committed is what the data plane runs, nil before there was any; saved is what waits to be committed.
@@ -67,7 +69,7 @@ func New(config Config) (*Server, error) {
 	if config.Device == 0 {
 		return nil, errors.New("device id 0 is none")
 	}
-	s := &Server{config: config, log: config.Log}
+	s := &Server{config: config, log: config.Log, reading: make(chan struct{}, maxReads)}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

@@ -24,7 +24,7 @@ func runCommand(s streams) *cli.Command {
 		Description: `Says "ready ADDRESS" on standard output when controllers can connect, and logs
 to standard error. Needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON.`,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "configuration `FILE`", Required: true, EnvVars: []string{"SPILL_TOR_CONFIG"}, Destination: &o.config},
+			&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "configuration `FILE`", EnvVars: []string{"SPILL_TOR_CONFIG"}, Destination: &o.config},
 			&cli.StringFlag{Name: "log", Usage: "lowest `LEVEL` that is logged: debug, info, warn or error", Value: "info", EnvVars: []string{"SPILL_TOR_LOG"}, Destination: &o.logLevel},
 		},
 		Action: func(c *cli.Context) error { return o.run(c, s) },
@@ -32,6 +32,9 @@ to standard error. Needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON.`,
 }
 
 func (o *runOptions) run(c *cli.Context, s streams) error {
+	if o.config == "" {
+		return usagef("run: --config FILE is missing")
+	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
 		return usagef("run: log level %q is none of debug, info, warn, error", o.logLevel)

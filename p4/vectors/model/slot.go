@@ -34,7 +34,7 @@ func (m *Model) result(port uint16, f *frame, job *vectors.Job, echo bool) ([]ve
 	return m.onward(port, f)
 }
 
-// data is the packet's as a slot holds it.
+// content is the packet as a slot holds it.
 func content(f *frame, job *vectors.Job) *slot {
 	h := &f.header
 	s := &slot{

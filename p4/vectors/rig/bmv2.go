@@ -10,9 +10,12 @@ import (
 	"strconv"
 	"syscall"
 
+	p4v1 "github.com/p4lang/p4runtime/go/p4/v1"
 	"google.golang.org/grpc"
 
 	"spillway/p4/client"
+	"spillway/p4/pipeline"
+	"spillway/p4/vectors"
 )
 
 // SimpleSwitch is the name of BMv2's program that speaks P4Runtime.
@@ -26,8 +29,9 @@ type BMv2 struct {
 	*Rig
 	directory string
 	process   *exec.Cmd
-	exited    chan struct{} // closed when the process was waited for
-	exitErr   error         // valid after exited
+	exited    chan struct{}  // closed when the process was waited for
+	exitErr   error          // valid after exited
+	groups    []*p4v1.Update // that delete what the last Configure made
 }
 
 // StartBMv2 starts the simple_switch_grpc of PATH, without a program, on the
@@ -70,7 +74,7 @@ func (b *BMv2) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("start %s: %w", SimpleSwitch, err)
 	}
-	b.exited = make(chan struct{})
+	b.exited, b.groups = make(chan struct{}), nil
 	go func() {
 		b.exitErr = b.process.Wait()
 		close(b.exited)
@@ -101,6 +105,26 @@ func (b *BMv2) Dial(ctx context.Context, id client.ElectionID) (*client.Client, 
 		Target: b.Address(), Device: device, Election: &id, Info: b.Pipeline.Info,
 		Options: []grpc.DialOption{grpc.WithDefaultCallOptions(grpc.WaitForReady(true))},
 	})
+}
+
+// Configure implements vectors.Target. BMv2 keeps the members of its multicast
+// groups over a push of the pipeline, though P4Runtime has forgotten the groups
+// then: who makes them again without deleting them first gets each copy twice.
+func (b *BMv2) Configure(f *vectors.Fixture) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := b.Client.Write(ctx, b.groups...); err != nil {
+		return err
+	}
+	b.groups = nil
+	if err := b.Rig.Configure(f); err != nil {
+		return err
+	}
+	b.groups = []*p4v1.Update{{Type: p4v1.Update_DELETE, Entity: pipeline.Multicast(markerGroup)}}
+	for group := range f.Groups {
+		b.groups = append(b.groups, &p4v1.Update{Type: p4v1.Update_DELETE, Entity: pipeline.Multicast(group)})
+	}
+	return nil
 }
 
 // Kill kills the switch as a power failure would, and waits for its end.

@@ -7,7 +7,6 @@ import (
 
 	"spillway/p4/client"
 	"spillway/p4/pipeline"
-	"spillway/p4/vectors"
 	"spillway/wire"
 )
 
@@ -65,7 +64,3 @@ func TestBMv2Vectors(t *testing.T) {
 		}
 	}
 }
-
-// TestBMv2Job: a job as the controller makes it, not as a fixture: its chunk is
-// summed, and taken out again nothing of it is left.
-var _ = vectors.Worker

@@ -2,7 +2,6 @@ package rig
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -17,7 +16,7 @@ import (
 
 // patience is how long a switch may take for one answer, by P4Runtime or with a
 // marker. It only ends what is broken.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // Rig is a switch in a namespace of its own. It is a vectors.Target for a
 // fixture whose ports it has. Not for several goroutines.
@@ -30,7 +29,6 @@ type Rig struct {
 	namespace *namespace
 	wires     *wires
 	markers   uint64
-	fixture   *vectors.Fixture
 }
 
 // newRig makes the namespace and the wires; the switch is not there yet.
@@ -69,15 +67,22 @@ func (r *Rig) Configure(f *vectors.Fixture) error {
 	if err != nil {
 		return err
 	}
-	r.fixture = f
 	return r.Client.Write(ctx, updates...)
 }
 
 // Inject implements vectors.Target.
 func (r *Rig) Inject(port uint16, frame []byte) ([]vectors.Emission, error) {
+	if err := r.wires.send(port, frame); err != nil {
+		return nil, fmt.Errorf("send to port %d: %w", port, err)
+	}
+	return r.flush(port)
+}
+
+// flush is all that leaves before a marker that goes in by this port.
+func (r *Rig) flush(port uint16) ([]vectors.Emission, error) {
 	r.markers++
 	marker := newMarker(r.markers)
-	if err := errors.Join(r.wires.send(port, frame), r.wires.send(port, marker)); err != nil {
+	if err := r.wires.send(port, marker); err != nil {
 		return nil, fmt.Errorf("send to port %d: %w", port, err)
 	}
 	return r.wires.collect(marker, patience)
