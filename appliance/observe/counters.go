@@ -79,10 +79,12 @@ func (o *Observer) countTor(ctx context.Context, c *counts, jobs []*v1.Job, none
 		return nil
 	}
 	for _, job := range jobs {
-		if index := o.config.Jobs.Index(uint16(job.GetId())); index != 0 {
-			if err := read(job.GetSpec().GetName(), index); err != nil {
-				return err
-			}
+		if job.GetAllocation().GetRegion() == nil {
+			continue // the ToR never hears of it
+		}
+		// A job's id is its index in the ToR's counters as well.
+		if err := read(job.GetSpec().GetName(), uint8(job.GetId())); err != nil {
+			return err
 		}
 	}
 	if none {
@@ -136,6 +138,17 @@ func TorDrops(event string) bool {
 		if e.Known() && e.String() == event {
 			return true
 		}
+	}
+	return false
+}
+
+// AggregatorDrops tells whether a counter of the aggregator is a reason why packets were dropped: those of enum counter (xdp/bpf/counters.h) from
+// bad_length on.
+func AggregatorDrops(counter string) bool {
+	switch counter {
+	case "bad_length", "bad_version", "bad_type", "bad_flags", "bad_op", "bad_elems", "unknown_job", "bad_generation", "bad_cookie", "not_member",
+		"bad_bitmap", "stale", "mismatch", "overlap", "duplicate_result", "unsolicited", "internal":
+		return true
 	}
 	return false
 }

@@ -34,8 +34,6 @@ type Jobs interface {
 	Get(name string) (*v1.Job, error)
 	Workers(name string) ([]*v1.Worker, error)
 	Capacity() *v1.Capacity
-	// Index is the job's place in the ToR's counters; 0: none.
-	Index(id uint16) uint8
 }
 
 // Switch is what is read of the ToR; *fabric.Fabric is one.
