@@ -21,6 +21,7 @@ import (
 	"spillway/appliance/server"
 	"spillway/p4/client"
 	"spillway/p4/pipeline"
+	"spillway/p4/v1model"
 	"spillway/xdp"
 )
 
@@ -85,16 +86,16 @@ func fabricConfig(c *config.Config, homes []home, log *slog.Logger, to *events.L
 	if of.Hosts, err = hosts(c, homes); err != nil {
 		return of, err
 	}
+	var device []byte // the target's own form of the program; the software ToR is the program
 	switch s.Program {
 	case config.Software:
-		of.Program, err = fabric.Software()
 	case config.BMv2:
-		of.Program, err = fabric.BMv2()
+		device = v1model.Program
 	default:
-		err = fmt.Errorf("switch.program: %s: this build has no program for it: write %s or %s", s.Program, config.Software, config.BMv2)
+		return of, fmt.Errorf("switch.program: %s: this build has no program for it: write %s or %s", s.Program, config.Software, config.BMv2)
 	}
-	if err != nil {
-		return of, err
+	if of.Program, err = client.NewPipeline(pipeline.Software(), device); err != nil {
+		return of, fmt.Errorf("switch.program: %w", err)
 	}
 	if s.TLS != nil {
 		to, err := clientTLS(s.TLS)

@@ -56,7 +56,6 @@ type daemon struct {
 	jobs       *jobs.Manager
 	observer   *observe.Observer
 	server     *server.Server
-	metrics    *metricsServer // nil: off
 }
 
 // Run is the daemon, until a signal comes or ctx ends, which is as good as one. The data plane stays where it is, with what it holds.

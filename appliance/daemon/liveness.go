@@ -20,7 +20,7 @@ type part struct {
 // liveness asks the parts whether they answer. One check of a part runs at a time, so that a part that hangs costs one goroutine.
 type liveness struct {
 	parts []*part
-	// wait ends with the checks that are running; the owner of a liveness that hangs cannot wait for it.
+	// patience is how long a check may take.
 	patience time.Duration
 }
 

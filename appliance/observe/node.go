@@ -33,10 +33,10 @@ func (o *Observer) Node(context.Context) (*v1.GetNodeResponse, error) {
 		modes[at.Ifindex] = at
 	}
 	for _, i := range o.config.Interfaces {
-		at := &v1.Interface{Name: i.Name, Address: i.Address, Mode: string(modes[i.Index].Mode)}
-		link, err := netlink.LinkByIndex(i.Index)
-		if err == nil {
-			at.Mtu, at.Up = uint32(link.Attrs().MTU), running(link)
+		at := &v1.Interface{Name: i.Name, Address: i.Address}
+		// One that is gone is neither up nor has it a mode.
+		if link, err := netlink.LinkByName(i.Name); err == nil {
+			at.Mtu, at.Up, at.Mode = uint32(link.Attrs().MTU), running(link), string(modes[link.Attrs().Index].Mode)
 		}
 		node.Interfaces = append(node.Interfaces, at)
 	}

@@ -45,9 +45,7 @@ type Switch interface {
 
 // Interface is one that the aggregator should sit on.
 type Interface struct {
-	Name    string
-	Index   int
-	Address string
+	Name, Address string
 }
 
 // Config is where an Observer looks.
