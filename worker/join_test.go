@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -106,7 +107,9 @@ func TestJoinWaitsForAllAndLeaves(t *testing.T) {
 				}
 				all = append(all, w)
 			}
-			for rank, err := range each(all, func(rank int, w *Worker) error { return w.AllReduceInt32(t.Context(), []int32{int32(rank) + 1}, wire.Sum) }) {
+			for rank, err := range each(all, func(rank int, w *Worker) error {
+				return w.AllReduceInt32(t.Context(), []int32{int32(rank) + 1}, wire.Sum)
+			}) {
 				if err != nil {
 					t.Errorf("rank %d: %v", rank, err)
 				}
@@ -318,10 +321,8 @@ func TestMissingRanksAreExplained(t *testing.T) {
 	if len(lost.Ranks) != 1 || lost.Ranks[0] != 2 || lost.Since.Before(begin) || lost.For > time.Since(begin) || len(left.Ranks) != 1 || left.Ranks[0] != 1 {
 		t.Errorf("gone %+v", missing.Gone)
 	}
-	for _, want := range []string{"missing ranks 1, 2, 3", "; ranks 2, 3 lost their connections 0", "; rank 1 left the job 0", "s ago"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%v does not say %q", err, want)
-		}
+	if want := regexp.MustCompile(`missing ranks 1, 2, 3; ranks 2, 3 lost their connections [0-9.]+m?s ago; rank 1 left the job [0-9.]+m?s ago`); !want.MatchString(err.Error()) {
+		t.Errorf("%v does not say %q", err, want)
 	}
 }
 
