@@ -1,0 +1,2 @@
+// Package store keeps jobs over a restart of the daemon, in one bbolt file.
+package store
