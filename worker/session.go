@@ -32,17 +32,18 @@ type session struct {
 	conn     *grpc.ClientConn
 	client   v1.WorkerServiceClient
 
-	ctx      context.Context // of the calls
-	cancel   context.CancelCauseFunc
-	stream   grpc.ServerStreamingClient[v1.JoinResponse]
-	heard    time.Time // when the appliance last said something
-	waiting  Waiting
-	keeping  sync.WaitGroup
-	leaving  atomic.Bool
-	over     atomic.Bool // the appliance has ended this worker's part
-	once     sync.Once   // of leave
-	draining chan struct{}
-	absence  absence
+	ctx       context.Context // of the calls
+	cancel    context.CancelCauseFunc
+	stream    grpc.ServerStreamingClient[v1.JoinResponse]
+	heard     time.Time // when the appliance last said something
+	waiting   Waiting
+	keeping   sync.WaitGroup
+	leaving   atomic.Bool
+	over      atomic.Bool // the appliance has ended this worker's part
+	leaveOnce sync.Once
+	closeOnce sync.Once
+	draining  chan struct{}
+	absence   absence
 }
 
 func newSession(addr, job string, rank int, o options) (*session, error) {
@@ -235,7 +236,7 @@ func (s *session) notice(n *v1.Notice) {
 
 // leave tells the appliance that this worker's part is over, if it can be reached in time.
 func (s *session) leave() {
-	s.once.Do(func() {
+	s.leaveOnce.Do(func() {
 		s.leaving.Store(true)
 		if s.over.Load() || s.request.GetResume() == nil {
 			return
@@ -251,11 +252,13 @@ func (s *session) leave() {
 
 // close ends the call and waits for keep.
 func (s *session) close() {
-	s.cancel(ErrClosed)
-	s.keeping.Wait()
-	if err := s.conn.Close(); err != nil && !errors.Is(err, grpc.ErrClientConnClosing) {
-		s.log.Warn("close the connection to the appliance", "error", err)
-	}
+	s.closeOnce.Do(func() {
+		s.cancel(ErrClosed)
+		s.keeping.Wait()
+		if err := s.conn.Close(); err != nil {
+			s.log.Warn("close the connection to the appliance", "error", err)
+		}
+	})
 }
 
 // plain takes an error of a call for what the appliance meant: its refusal, in its words.

@@ -20,6 +20,12 @@ var (
 	ErrInconsistent = errors.New("a result does not contain what this rank contributed")
 )
 
+// brokenError adds ErrBroken to an error. Its text is made when it is asked for, because the worker fills in what the engine cannot know.
+type brokenError struct{ cause error }
+
+func (e *brokenError) Error() string   { return e.cause.Error() + ": " + ErrBroken.Error() }
+func (e *brokenError) Unwrap() []error { return []error{e.cause, ErrBroken} }
+
 // MissingRanksError says that the home has waited too long for some ranks. It breaks the job.
 type MissingRanksError struct {
 	Ranks []int // who is missing from the oldest chunk, as the home said last
