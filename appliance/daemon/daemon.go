@@ -164,6 +164,9 @@ func (d *daemon) start(ctx context.Context, begun time.Time) error {
 	if err := d.interfaces.attach(ctx, d.notify.say); err != nil {
 		return explain(err)
 	}
+	if err := d.interfaces.withdraw(); err != nil {
+		return explain(err)
+	}
 	homes := d.interfaces.list()
 	if err := d.startJobs(homes); err != nil {
 		return err
@@ -216,6 +219,7 @@ func (d *daemon) startServers() (err error) {
 	measured := metrics.New(d.observer)
 	of := serverConfig(d.config)
 	of.Jobs, of.Node, of.Events, of.Log = timedJobs{d.jobs, measured.Timed(d.jobs.Join)}, d.observer, d.events, d.log
+	of.Calls = measured.Calls()
 	of.Leaving = func() {
 		if err := d.jobs.Close(); err != nil {
 			d.log.Error("close the jobs", "error", err)
