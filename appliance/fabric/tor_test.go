@@ -230,6 +230,24 @@ func (r *tor) meddle(as client.ElectionID, updates ...*p4v1.Update) {
 	}
 }
 
+// push pushes a pipeline in the name of the primary.
+func (r *tor) push(as client.ElectionID, p client.Pipeline) {
+	r.t.Helper()
+	conn, err := grpc.NewClient(r.target(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer conn.Close()
+	_, err = p4v1.NewP4RuntimeClient(conn).SetForwardingPipelineConfig(deadline(r.t), &p4v1.SetForwardingPipelineConfigRequest{
+		DeviceId: device, ElectionId: &p4v1.Uint128{High: as.High, Low: as.Low},
+		Action: p4v1.SetForwardingPipelineConfigRequest_VERIFY_AND_COMMIT,
+		Config: &p4v1.ForwardingPipelineConfig{P4Info: p.Info.Message(), Cookie: &p4v1.ForwardingPipelineConfig_Cookie{Cookie: p.Cookie}},
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // deadline bounds a test, so that one that hangs says where.
 func deadline(t testing.TB) context.Context {
 	t.Helper()
