@@ -36,7 +36,7 @@ type Aggregator struct {
 	objects  aggregatorObjects
 	names    []string   // of the counters, by index
 	mu       sync.Mutex // over what follows; nothing else is locked while it is held
-	regions  [classes]region
+	regions  [classes]*Allocator
 	jobs     map[uint16]*installed
 	attached []attachment
 }
@@ -78,7 +78,9 @@ func Load(config Config) (*Aggregator, error) {
 	if a.names, err = counterNames(spec.Types); err != nil {
 		return nil, err
 	}
-	a.regions = newRegions(config.Slots)
+	for class, n := range config.Slots {
+		a.regions[class] = NewAllocator(n)
+	}
 	if err := spec.LoadAndAssign(&a.objects, nil); err != nil {
 		return nil, fmt.Errorf("load the aggregator: %w", err)
 	}

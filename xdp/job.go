@@ -37,6 +37,9 @@ type Job struct {
 	WorkerPort uint16
 	// Members say who may send what; all bits of the job must be covered.
 	Members []Member
+	// Place is the first of the job's slots in its class (ClassOf), where somebody keeps account of them ahead of the
+	// aggregator; nil takes the first run that fits. Jobs always sets it.
+	Place *uint32
 }
 
 // Member is a source address of a job.
@@ -134,13 +137,11 @@ func (a *Aggregator) AddJob(j Job) error {
 	case a.jobs[j.ID] != nil:
 		return fmt.Errorf("job %d: %w", j.ID, ErrJobExists)
 	}
-	in := &installed{class: classFor(j.Elements)}
-	ring := wire.RingSize(j.Window)
-	offset, err := a.regions[in.class].take(ring)
-	if err != nil {
+	class, _ := ClassOf(j.Elements)
+	in := &installed{class: class, slots: span{count: wire.RingSize(j.Window)}}
+	if err := a.place(&j, in); err != nil {
 		return fmt.Errorf("job %d of %d elements a chunk, window %d: %w", j.ID, j.Elements, j.Window, err)
 	}
-	in.slots = span{offset, ring}
 	if err := a.install(&j, in); err != nil {
 		return errors.Join(fmt.Errorf("install job %d: %w", j.ID, err), a.uninstall(j.ID, in))
 	}
@@ -148,8 +149,19 @@ func (a *Aggregator) AddJob(j Job) error {
 	return nil
 }
 
+// place allocates the job's slots.
+func (a *Aggregator) place(j *Job, in *installed) (err error) {
+	region := a.regions[in.class]
+	if j.Place == nil {
+		in.slots.first, err = region.Take(in.slots.count)
+		return err
+	}
+	in.slots.first = *j.Place
+	return region.TakeAt(*j.Place, in.slots.count)
+}
+
 func (a *Aggregator) install(j *Job, in *installed) error {
-	base := a.regions[in.class].base + in.slots.first
+	base := a.config.Slots.base(in.class) + in.slots.first
 	for i := range in.slots.count {
 		if err := a.objects.Slots.Put(base+i, aggregatorSlot{}); err != nil {
 			return fmt.Errorf("clear slot %d: %w", base+i, err)
@@ -226,7 +238,7 @@ func (a *Aggregator) uninstall(id uint16, in *installed) error {
 			errs = append(errs, err)
 		}
 	}
-	a.regions[in.class].give(in.slots)
+	a.regions[in.class].Give(in.slots.first, in.slots.count)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("remove job %d: %w", id, err)
 	}

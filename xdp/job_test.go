@@ -34,29 +34,28 @@ func TestClasses(t *testing.T) {
 		t.Errorf("%d payload maps, want %d", found, classes)
 	}
 	for e, want := range map[int]int{32: 0, 64: 1, 96: 2, 256: 2, 288: 3, 832: 3} {
-		if got := classFor(e); got != want {
+		if got, room := ClassOf(e); got != want || room != classElements[want] {
 			t.Errorf("E %d is of class %d, want %d", e, got, want)
 		}
 	}
 }
 
-func TestRegion(t *testing.T) {
+func TestAllocator(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	regions := newRegions(Slots{0, 1000, 0, 0})
-	region := &regions[1]
+	region := NewAllocator(1000)
 	var taken []span
 	for range 5000 {
 		if n := r.Uint32N(200) + 1; r.IntN(2) == 0 {
-			if first, err := region.take(n); err == nil {
+			if first, err := region.Take(n); err == nil {
 				taken = append(taken, span{first, n})
 			} else if !errors.Is(err, ErrNoSlots) {
 				t.Fatal(err)
 			}
 		} else if len(taken) > 0 {
 			i := r.IntN(len(taken))
-			region.give(taken[i])
+			region.Give(taken[i].first, taken[i].count)
 			taken = slices.Delete(taken, i, i+1)
 		}
 		var owned [1000]int
@@ -72,12 +71,12 @@ func TestRegion(t *testing.T) {
 		}
 	}
 	for _, s := range taken {
-		region.give(s)
+		region.Give(s.first, s.count)
 	}
 	if want := []span{{0, 1000}}; !slices.Equal(region.free, want) {
 		t.Errorf("after all came back: %v", region.free)
 	}
-	if _, err := regions[0].take(1); !errors.Is(err, ErrNoSlots) {
+	if _, err := NewAllocator(0).Take(1); !errors.Is(err, ErrNoSlots) {
 		t.Errorf("take from an empty class: %v", err)
 	}
 }
@@ -136,7 +135,7 @@ func TestJobValidate(t *testing.T) {
 
 func TestAddAndRemove(t *testing.T) {
 	a := load(t)
-	free := a.regions
+	free := fmt.Sprint(a.regions[1].free)
 	if err := a.RemoveJob(7); !errors.Is(err, ErrNoJob) {
 		t.Errorf("remove what is not there: %v", err)
 	}
@@ -160,7 +159,7 @@ func TestAddAndRemove(t *testing.T) {
 		send(t, a, frame(0, h, x), Drop)
 		expectCounters(t, before, allCounters(t, a, 7), "unknown_job")
 	}
-	if diff := cmp.Diff(fmt.Sprint(free), fmt.Sprint(a.regions)); diff != "" {
+	if diff := cmp.Diff(free, fmt.Sprint(a.regions[1].free)); diff != "" {
 		t.Errorf("slots were lost:\n%s", diff)
 	}
 	var key aggregatorMemberKey
