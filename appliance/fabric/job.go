@@ -24,7 +24,8 @@ type job struct {
 	// What follows is guarded by Fabric.mu. in tells that the ToR has all of it; refused is why it has not.
 	in      bool
 	refused string
-	// held keeps a refused job from being tried again before the next check, or before room may have been made.
+	// held keeps a refused job from being tried again before the next check, or before room may have been made; until it is released nobody
+	// need wait for it.
 	held bool
 }
 
@@ -131,7 +132,7 @@ func (f *Fabric) outcome(id uint16, generation uint8) (known bool, err error) {
 		return true, refusal.New(codes.Unavailable, refusal.SwitchAway, "the ToR at %s is not this appliance's to program: %s", f.config.Target, f.reason)
 	}
 	switch {
-	case j.refused != "":
+	case j.held:
 		return true, refusal.New(codes.FailedPrecondition, refusal.SwitchRefused, "the ToR at %s refuses job %d: %s", f.config.Target, id, j.refused)
 	case j.in:
 		return true, nil
