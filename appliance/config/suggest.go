@@ -55,7 +55,9 @@ func nearest(name string, words []string) string {
 }
 
 // normal is a word without what people write differently: case, and how words are put together.
-func normal(word string) string { return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(word)) }
+func normal(word string) string {
+	return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(word))
+}
 
 // distance is how many letters must be put in, taken out or changed (Levenshtein). Words beyond 64 letters are none of ours.
 func distance(a, b string) int {

@@ -21,7 +21,6 @@ import (
 	"spillway/appliance/server"
 	"spillway/p4/client"
 	"spillway/p4/pipeline"
-	"spillway/p4/v1model"
 	"spillway/xdp"
 )
 
@@ -86,15 +85,7 @@ func fabricConfig(c *config.Config, homes []home, log *slog.Logger, to *events.L
 	if of.Hosts, err = hosts(c, homes); err != nil {
 		return of, err
 	}
-	var device []byte // the target's own form of the program; the software ToR is the program
-	switch s.Program {
-	case config.Software:
-	case config.BMv2:
-		device = v1model.Program
-	default:
-		return of, fmt.Errorf("switch.program: %s: this build has no program for it: write %s or %s", s.Program, config.Software, config.BMv2)
-	}
-	if of.Program, err = client.NewPipeline(pipeline.Software(), device); err != nil {
+	if of.Program, err = fabric.Program(string(s.Program)); err != nil {
 		return of, fmt.Errorf("switch.program: %w", err)
 	}
 	if s.TLS != nil {

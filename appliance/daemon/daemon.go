@@ -12,10 +12,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	v1 "spillway/appliance/api/spillway/v1"
 	"spillway/appliance/config"
 	"spillway/appliance/events"
 	"spillway/appliance/fabric"
 	"spillway/appliance/jobs"
+	"spillway/appliance/metrics"
 	"spillway/appliance/observe"
 	"spillway/appliance/server"
 	"spillway/xdp"
@@ -56,6 +58,8 @@ type daemon struct {
 	jobs       *jobs.Manager
 	observer   *observe.Observer
 	server     *server.Server
+	liveness   *liveness
+	metrics    *metrics.Server // nil: off
 }
 
 // Run is the daemon, until a signal comes or ctx ends, which is as good as one. The data plane stays where it is, with what it holds.
@@ -160,6 +164,9 @@ func (d *daemon) start(ctx context.Context, begun time.Time) error {
 	if err := d.interfaces.attach(ctx, d.notify.say); err != nil {
 		return explain(err)
 	}
+	if err := d.interfaces.withdraw(); err != nil {
+		return explain(err)
+	}
 	homes := d.interfaces.list()
 	if err := d.startJobs(homes); err != nil {
 		return err
@@ -207,9 +214,12 @@ func (d *daemon) observe(homes []home, begun time.Time) {
 	d.observer = observe.New(of)
 }
 
+// startServers opens the sockets of the API and of the metrics.
 func (d *daemon) startServers() (err error) {
+	measured := metrics.New(d.observer)
 	of := serverConfig(d.config)
-	of.Jobs, of.Node, of.Events, of.Log = d.jobs, d.observer, d.events, d.log
+	of.Jobs, of.Node, of.Events, of.Log = timedJobs{d.jobs, measured.Timed(d.jobs.Join)}, d.observer, d.events, d.log
+	of.Calls = measured.Calls()
 	of.Leaving = func() {
 		if err := d.jobs.Close(); err != nil {
 			d.log.Error("close the jobs", "error", err)
@@ -218,7 +228,23 @@ func (d *daemon) startServers() (err error) {
 	if d.server, err = server.New(of); err != nil {
 		return fmt.Errorf("api: %w", err)
 	}
-	return nil
+	d.liveness = d.newLiveness()
+	if d.config.Metrics.Listen == "" {
+		return nil
+	}
+	d.metrics, err = metrics.Listen(d.config.Metrics.Listen, measured, d.liveness.check, d.log)
+	return err
+}
+
+// timedJobs are the jobs, with the time that workers wait measured.
+type timedJobs struct {
+	*jobs.Manager
+	join metrics.Joining
+}
+
+// Join is the manager's.
+func (t timedJobs) Join(ctx context.Context, request *v1.JoinRequest, send func(*v1.JoinResponse) error) error {
+	return t.join(ctx, request, send)
 }
 
 // serve runs the parts until the end. The API goes first and the others after it, so that nothing answers for what is gone.
@@ -246,12 +272,15 @@ func (d *daemon) serve(ending context.Context, end context.CancelCauseFunc, relo
 	run(&parts, running, "jobs", d.jobs.Run)
 	run(&parts, running, "interfaces", d.interfaces.watch)
 	run(&parts, running, "status", d.followStatus)
+	if d.metrics != nil {
+		run(&parts, running, "metrics", d.metrics.Serve)
+	}
 	run(&api, ending, "api", d.server.Serve)
 
 	d.log.Info("ready", "name", d.config.NodeName(), "version", d.options.Version, "socket", d.config.API.Socket, "listen", d.server.Addr(), "took", time.Since(begun).Round(time.Millisecond))
 	d.notify.say("%s", d.status())
 	d.notify.ready()
-	run(&parts, running, "watchdog", d.watchdog)
+	run(&parts, ending, "watchdog", func(ctx context.Context) error { return watchdog(ctx, d.liveness, d.notify, d.log) })
 	run(&parts, running, "reload", func(ctx context.Context) error { return d.followReloads(ctx, reload) })
 
 	<-ending.Done()

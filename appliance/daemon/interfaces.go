@@ -131,6 +131,24 @@ func (i *interfaces) start(late bool) (lacks string, err error) {
 	return lacks, nil
 }
 
+// withdraw takes the program off interfaces that it was put on by a daemon with another configuration.
+func (i *interfaces) withdraw() error {
+	wanted := map[int]bool{}
+	for _, h := range i.list() {
+		wanted[h.index] = true
+	}
+	for _, at := range i.plane.Attachments() {
+		if wanted[at.Ifindex] {
+			continue
+		}
+		if err := i.plane.Withdraw(at.Ifindex); err != nil {
+			return fmt.Errorf("interface %s is not among interfaces any more: %w", nameOf(at.Ifindex), err)
+		}
+		i.log.Info("the aggregator was taken off an interface that is not configured any more", "interface", nameOf(at.Ifindex))
+	}
+	return nil
+}
+
 // put puts the program on a link.
 func (i *interfaces) put(h home, link netlink.Link) (home, error) {
 	index := link.Attrs().Index

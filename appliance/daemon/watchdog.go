@@ -12,43 +12,45 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// watchdog asks the main parts whether they are alive, and tells the service manager, until ctx ends.
-func (d *daemon) watchdog(ctx context.Context) (err error) {
-	parts := []*part{
-		{name: "the manager of jobs", check: func(context.Context) error {
-			d.jobs.List()
-			d.jobs.Capacity()
-			return nil
-		}},
-		{name: "the data plane", check: func(context.Context) error {
-			_, err := d.plane.UnknownJobCounters()
-			return err
-		}},
-		{name: "the watch of interfaces", check: func(context.Context) error {
-			d.interfaces.list()
-			return nil
-		}},
+// newLiveness are the main parts, and how each shows that it is alive.
+func (d *daemon) newLiveness() *liveness {
+	l := &liveness{}
+	add := func(name string, check func(context.Context) error) {
+		l.parts = append(l.parts, &part{name: name, check: check})
 	}
+	add("the manager of jobs", func(context.Context) error {
+		d.jobs.List()
+		d.jobs.Capacity()
+		return nil
+	})
+	add("the data plane", func(context.Context) error {
+		_, err := d.plane.UnknownJobCounters()
+		return err
+	})
+	add("the watch of interfaces", func(context.Context) error {
+		d.interfaces.list()
+		return nil
+	})
 	if d.fabric != nil {
-		parts = append(parts, &part{name: "the keeper of the ToR", check: func(context.Context) error {
+		add("the keeper of the ToR", func(context.Context) error {
 			d.fabric.State()
 			return nil
-		}})
+		})
 	}
-	if d.config.API.Socket != "" {
-		conn, err := grpc.NewClient("unix://"+d.config.API.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			return fmt.Errorf("a connection to the own API: %w", err)
-		}
-		defer func() { err = errors.Join(err, conn.Close()) }()
-		parts = append(parts, &part{name: "the API", check: func(ctx context.Context) error { return answers(ctx, conn) }})
+	if socket := d.config.API.Socket; socket != "" {
+		add("the API", func(ctx context.Context) error { return answers(ctx, socket) })
 	}
-	return watchdog(ctx, &liveness{parts: parts}, d.notify, d.log)
+	return l
 }
 
 // answers tells whether the API answers at all: a refusal, for too many calls from operators for example, is an answer.
-func answers(ctx context.Context, conn *grpc.ClientConn) error {
-	_, err := health.NewHealthClient(conn).Check(ctx, &health.HealthCheckRequest{})
+func answers(ctx context.Context, socket string) (err error) {
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return fmt.Errorf("a connection to %s: %w", socket, err)
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	_, err = health.NewHealthClient(conn).Check(ctx, &health.HealthCheckRequest{})
 	switch status.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
 		return err

@@ -1,15 +1,12 @@
 package doctor
 
-import (
-	"context"
-	"net/netip"
-)
+import "net/netip"
 
 // Host is what the kernel knows of the host that the appliance runs on.
 type Host struct {
 	// Release of the kernel, for example 6.1.0-18-amd64.
 	Kernel string
-	// What the kernel lacks that the aggregator needs.
+	// What the kernel lacks that the aggregator needs, or what could not be tried.
 	Missing []Feature
 	Links   []Link
 	Pins    Pins
@@ -37,9 +34,10 @@ type Link struct {
 	Addresses []netip.Addr
 	// native, generic, or empty: no XDP program is attached.
 	Mode string
-	// Id of the XDP program that is attached; 0: none.
+	// Id of the XDP program that is attached; 0: none. Tag is the hash over its instructions; empty: not permitted to ask.
 	Program uint32
-	// Queues that the interface receives on.
+	Tag     string
+	// Queues that the interface receives on; 0: not known.
 	Queues int
 }
 
@@ -48,9 +46,6 @@ type Pins struct {
 	Dir string
 	// Why it cannot keep anything; nil: it can.
 	Err error
-}
-
-// LookAtHost reads what a diagnosis needs of the kernel: of the interfaces in the network namespace of the calling thread, and of the pin directory. It changes nothing.
-func LookAtHost(ctx context.Context, interfaces []string, pins string) (Host, error) {
-	return Host{}, nil
+	// Names of what is pinned there, sorted.
+	Names []string
 }

@@ -79,6 +79,13 @@ func (p *Pairs) Add(name, format string, args ...any) {
 	}
 }
 
+// Append adds other pairs, with something in front of their names.
+func (p *Pairs) Append(before string, other *Pairs) {
+	for _, line := range other.lines {
+		p.lines = append(p.lines, before+line)
+	}
+}
+
 // Write writes the pairs, the values below each other.
 func (p *Pairs) Write(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
