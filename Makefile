@@ -37,6 +37,8 @@ build: need-go ## static binaries in bin/
 	@mkdir -p bin
 	$(GO_BUILD) -o bin/spill-load ./loadtest
 	$(GO_BUILD) -o bin/spill-tor ./p4/softtor/spill-tor
+	$(GO_BUILD) -o bin/spillwayd ./appliance
+	$(GO_BUILD) -o bin/spillctl ./ctl
 	@if [[ -n "$(SUDO_USER)" ]]; then chown -R "$(SUDO_USER):" bin; fi
 
 test: need-go need-root ## the whole test suite (root: it loads BPF programs and makes network namespaces)

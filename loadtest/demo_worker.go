@@ -9,7 +9,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"spillway/loadtest/rack"
 	"spillway/loadtest/train"
 	"spillway/worker"
 )
@@ -65,9 +64,9 @@ func demoWork(ctx context.Context, in *bufio.Reader, reports *json.Encoder) (err
 		cancel(fmt.Errorf("the input ended: %w", err))
 	}()
 
-	w, err := worker.Join(ctx, rack.FixedParams(order.Params), order.Training.Rank)
+	w, err := worker.JoinWith(order.Params)
 	if err != nil {
-		return fmt.Errorf("join: %w", err)
+		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
 	err = train.Run(ctx, order.Training, w.AllReduce, func(e train.Epoch) error {

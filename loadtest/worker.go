@@ -10,7 +10,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"spillway/loadtest/rack"
 	"spillway/wire"
 	"spillway/worker"
 )
@@ -51,7 +50,7 @@ func runWorker(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	if err := questions.Decode(&w.setup); err != nil {
 		return fmt.Errorf("read the setup from stdin: %w (this command is for `spill-load run` to start)", err)
 	}
-	if err := w.join(ctx); err != nil {
+	if err := w.join(); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.worker.Close(), w.expected.close()) }()
@@ -82,7 +81,7 @@ func runWorker(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	return nil
 }
 
-func (w *participant) join(ctx context.Context) (err error) {
+func (w *participant) join() (err error) {
 	p := w.setup.Params
 	w.pattern = pattern{seed: w.setup.Seed, rank: p.Rank, workers: p.Workers}
 	for range w.setup.Batch {
@@ -95,11 +94,8 @@ func (w *participant) join(ctx context.Context) (err error) {
 	if w.expected, err = openSharedTensor(expectedDescriptor, w.setup.Elements); err != nil {
 		return err
 	}
-	w.worker, err = worker.Join(ctx, rack.FixedParams(p), p.Rank)
-	if err != nil {
-		return fmt.Errorf("join as rank %d: %w", p.Rank, err)
-	}
-	return nil
+	w.worker, err = worker.JoinWith(p)
+	return err
 }
 
 // obey does what an order says. An error of the collective is part of the answer.

@@ -18,6 +18,9 @@ const AnyJob = "*"
 // jobName is what a job may be called: a label of a host name, as in the API.
 var jobName = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
+// IsJobName says whether a job may be called so.
+func IsJobName(name string) bool { return jobName.MatchString(name) }
+
 // Identity is what a certificate says that its holder may do. The zero Identity may do nothing.
 type Identity struct {
 	// Operator may do everything.
@@ -36,11 +39,11 @@ func IdentityOf(certificate *x509.Certificate) (Identity, error) {
 		}
 		name := strings.TrimPrefix(uri.Path, "/")
 		switch {
-		case uri.User != nil || uri.RawQuery != "" || uri.Fragment != "" || uri.Opaque != "":
+		case uri.User != nil || uri.RawQuery != "" || uri.ForceQuery || uri.Fragment != "" || uri.Opaque != "":
 			return Identity{}, unknownName(uri)
 		case uri.Host == "operator" && uri.Path == "":
 			identity.Operator = true
-		case uri.Host == "job" && uri.Path == "/"+name && (name == AnyJob || jobName.MatchString(name)):
+		case uri.Host == "job" && uri.Path == "/"+name && (name == AnyJob || IsJobName(name)):
 			identity.Jobs = append(identity.Jobs, name)
 		default:
 			return Identity{}, unknownName(uri)
@@ -80,7 +83,8 @@ func (i Identity) URIs() []*url.URL {
 		uris = append(uris, &url.URL{Scheme: scheme, Host: "operator"})
 	}
 	for _, name := range i.Jobs {
-		uris = append(uris, &url.URL{Scheme: scheme, Host: "job", Path: "/" + name})
+		// RawPath keeps the star a star.
+		uris = append(uris, &url.URL{Scheme: scheme, Host: "job", Path: "/" + name, RawPath: "/" + name})
 	}
 	return uris
 }
@@ -88,7 +92,7 @@ func (i Identity) URIs() []*url.URL {
 // check says what is wrong with an identity that a certificate is asked for.
 func (i Identity) check() error {
 	for _, name := range i.Jobs {
-		if name != AnyJob && !jobName.MatchString(name) {
+		if name != AnyJob && !IsJobName(name) {
 			return fmt.Errorf("job name %q: 1 to 63 small letters, digits and '-', beginning with a letter and not ending with '-'; or %s for all jobs", name, AnyJob)
 		}
 	}

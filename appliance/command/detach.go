@@ -21,15 +21,14 @@ in flight are lost here, not at the workers. It is no error when nothing is ther
 			&cli.StringFlag{Name: "pin", Usage: "`DIR` of the pins; the configuration is not read then", Destination: &pin},
 		},
 		Action: func(c *cli.Context) error {
-			state := ""
 			if pin == "" {
 				read, err := config.Load(path)
 				if err != nil {
 					return fmt.Errorf("%w\n(with --pin DIR no configuration is needed)", err)
 				}
-				pin, state = read.Aggregator.Pin, read.State
+				pin = read.Aggregator.Pin
 			}
-			if err := daemon.Detach(pin, state); err != nil {
+			if err := daemon.Detach(pin); err != nil {
 				return err
 			}
 			fmt.Fprintf(s.out, "nothing is attached or pinned in %s\n", pin)

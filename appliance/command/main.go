@@ -8,6 +8,9 @@ import (
 	"io/fs"
 
 	"github.com/urfave/cli/v2"
+	"github.com/vishvananda/netlink"
+
+	"spillway/xdp"
 )
 
 // Exit codes.
@@ -42,10 +45,30 @@ func (s streams) code(err error) int {
 		return exitUsage
 	}
 	fmt.Fprintf(s.err, "spillwayd: %v\n", err)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case refused(err):
+		return exitConflict
+	case missing(err):
 		return exitNotFound
 	}
 	return exitFailure
+}
+
+// refused tells whether what is there is somebody else's, or of another kind than this build or configuration can go on with.
+func refused(err error) bool {
+	if errors.Is(err, xdp.ErrInUse) || errors.Is(err, xdp.ErrDamaged) {
+		return true
+	}
+	var foreign *xdp.ForeignError
+	var newer *xdp.NewerError
+	var sizes *xdp.SizesError
+	return errors.As(err, &foreign) || errors.As(err, &newer) || errors.As(err, &sizes)
+}
+
+// missing tells whether a file or an interface is not there.
+func missing(err error) bool {
+	var link netlink.LinkNotFoundError
+	return errors.Is(err, fs.ErrNotExist) || errors.As(err, &link)
 }
 
 // usageError is a command line that cannot be meant: exit code 2.

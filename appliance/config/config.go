@@ -34,8 +34,10 @@ type Config struct {
 	// State is the file that jobs are kept in.
 	State string `yaml:"state"`
 	// Switch is the ToR; nil: there is none.
-	Switch *Switch `yaml:"switch"`
+	Switch *Switch `yaml:"switch,omitempty"`
 	Log    Log     `yaml:"log"`
+
+	source *source // where the keys stand; nil in one that was not parsed
 }
 
 // Interface is one that the aggregator sits on.
@@ -127,7 +129,7 @@ type API struct {
 	// Listen is the address and port for workers over TCP; empty: none.
 	Listen string `yaml:"listen"`
 	// TLS is needed with Listen, unless Plaintext is the sentence.
-	TLS *TLS `yaml:"tls"`
+	TLS *TLS `yaml:"tls,omitempty"`
 	// Plaintext is PlaintextSentence or empty.
 	Plaintext string `yaml:"plaintext"`
 	Limits    Limits `yaml:"limits"`
@@ -184,7 +186,7 @@ type Switch struct {
 	// HomePort is the switch port of the first interface.
 	HomePort uint16 `yaml:"home_port"`
 	// TLS is for the P4Runtime session; nil: plain TCP.
-	TLS *TLS `yaml:"tls"`
+	TLS *TLS `yaml:"tls,omitempty"`
 	// SharedSlots is the size of the region that jobs with tor: shared have together, a power of two; 0: none.
 	SharedSlots uint32 `yaml:"shared_slots"`
 	// FloodGroup is the multicast group of all ports, above those of the jobs.

@@ -20,15 +20,8 @@ import (
 // first question that was lost comes in time.
 const resolution = 1500 * time.Millisecond
 
-// home is an interface that the aggregator sits on.
-type home struct {
-	name    string
-	index   int
-	address netip.Addr
-}
-
 // paths says which way leads to an address, as the kernel's routing table has it at that moment.
-type paths struct{ homes []home }
+type paths struct{ interfaces *interfaces }
 
 // To is the way to an address. It waits up to resolution for the next hop's Ethernet address, and leaves that out when the hop does not answer.
 func (p *paths) To(addr netip.Addr) (jobs.Path, error) {
@@ -62,22 +55,22 @@ func (p *paths) To(addr netip.Addr) (jobs.Path, error) {
 	if err != nil {
 		return jobs.Path{}, refusal.New(codes.Internal, refusal.Internal, "the Ethernet address of %s on %s: %w", hop, at.name, err)
 	}
-	return jobs.Path{Ifindex: at.index, Address: at.address, MTU: mtu, MAC: mac}, nil
+	return jobs.Path{Ifindex: at.index, Interface: at.name, Home: at.address, MTU: mtu, MAC: mac}, nil
 }
 
 func (p *paths) at(index int) *home {
-	for i := range p.homes {
-		if p.homes[i].index == index {
-			return &p.homes[i]
+	for _, h := range p.interfaces.list() {
+		if h.index == index {
+			return &h
 		}
 	}
 	return nil
 }
 
 func (p *paths) String() string {
-	names := make([]string, len(p.homes))
-	for i, h := range p.homes {
-		names[i] = h.name
+	var names []string
+	for _, h := range p.interfaces.list() {
+		names = append(names, h.name)
 	}
 	return strings.Join(names, ", ")
 }

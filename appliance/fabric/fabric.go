@@ -1,16 +1,19 @@
 package fabric
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 
 	v1 "spillway/appliance/api/spillway/v1"
 	"spillway/p4/client"
+	"spillway/p4/p4info"
 	"spillway/p4/pipeline"
 )
 
@@ -24,9 +27,10 @@ type Config struct {
 	// Target is a gRPC target: host:port, or unix:PATH. Device is the P4Runtime device id, not 0.
 	Target string
 	Device uint64
-	// Election is the id that the first session asks with; the zero one is 1.
+	// Election is the id that the first session asks with; the zero one is 1. Each appliance that programs the ToR needs one of its own. The
+	// Low half is counted up by sessions, so a preference among appliances belongs into the High half.
 	Election client.ElectionID
-	// Program is the pipeline; see Software and BMv2.
+	// Program is the pipeline; see Program.
 	Program client.Pipeline
 	// Hosts are the machines that the ToR forwards to, Flood the multicast group that broadcasts go to.
 	Hosts []pipeline.Host
@@ -43,55 +47,114 @@ type Config struct {
 // DefaultCheck is how often all of the ToR is compared with what it should be.
 const DefaultCheck = 10 * time.Second
 
-// Fabric keeps a ToR as it should be.
+// Fabric keeps a ToR as it should be. Its methods may be used by several goroutines at once; Run's is the only one that writes to the ToR.
+// Memory: some 1 kB for each entry of the ToR.
 type Fabric struct {
 	config Config
+	info   *p4info.Info
+	log    *slog.Logger
+	hosts  []pipeline.Item // what HostEntries makes of the hosts
+	places map[netip.Addr]pipeline.Host
+	// poke holds an element when something is wanted that may not be there.
+	poke    chan struct{}
+	running atomic.Bool
+
+	mu sync.Mutex // guards what follows; never held while the ToR is talked to
+	standing
+	session  *client.Client // nil: there is none
+	election client.ElectionID
+	limits   *pipeline.Limits
+	target   target
+	totals   totals
+
+	jobs  map[uint16]*job
+	added uint64 // counts jobs
+	// have is what the ToR has as far as is known: as it was read, and what it acknowledged since; nil before anything was.
+	have     map[pipeline.Key]pipeline.Item
+	accounts map[uint8]*account
+	// moved is closed and replaced when anything changes that Await waits for.
+	moved chan struct{}
 }
 
-// Counters is what the ToR counted of a job.
-type Counters struct {
-	// Events are by name.
-	Events map[string]uint64
-	// Preempted counts the job's partial sums that were put out of their slot, Saturated its packets with a sum that left the int32 range.
-	Preempted, Saturated uint64
-}
+// totals count since the daemon began.
+type totals struct{ sessions, pushes, repairs uint64 }
 
 // New is a Fabric that wants the hosts and no jobs; Run makes it so.
-func New(config Config) (*Fabric, error) { return &Fabric{config: config}, nil }
-
-// Run owns the session with the ToR. It returns nil when ctx ends, everything closed.
-func (f *Fabric) Run(ctx context.Context) error { return errors.New("fabric: cannot run yet") }
-
-// SetJob wants a job in the ToR, in the place of one with the same id.
-func (f *Fabric) SetJob(job pipeline.Job) {}
-
-// RemoveJob wants a job no more.
-func (f *Fabric) RemoveJob(id uint16) {}
-
-// Await waits until a job that was set is in the ToR. Errors are *refusal.Error: the ToR is away, or refuses the job.
-func (f *Fabric) Await(ctx context.Context, id uint16, generation uint8) error {
-	return errors.New("fabric: cannot wait yet")
+func New(config Config) (*Fabric, error) {
+	if config.Target == "" || config.Device == 0 {
+		return nil, fmt.Errorf("ToR: target %q, device %d: both must be given", config.Target, config.Device)
+	}
+	if config.Program.Info == nil {
+		return nil, errors.New("ToR: there is no P4 program")
+	}
+	if config.Check == 0 {
+		config.Check = DefaultCheck
+	}
+	if config.Election == (client.ElectionID{}) {
+		config.Election.Low = 1
+	}
+	if config.Log == nil {
+		config.Log = slog.New(slog.DiscardHandler)
+	}
+	f := &Fabric{
+		config: config, info: config.Program.Info, log: config.Log.With("tor", config.Target), election: config.Election,
+		places: map[netip.Addr]pipeline.Host{}, poke: make(chan struct{}, 1),
+		jobs: map[uint16]*job{}, accounts: map[uint8]*account{0: {begun: true}}, moved: make(chan struct{}),
+		standing: standing{
+			state: v1.SwitchState_SWITCH_STATE_AWAY, reason: "no session was opened yet", since: time.Now(), changed: make(chan struct{}), connecting: true,
+		},
+	}
+	updates, err := pipeline.HostEntries(f.info, config.Flood, config.Hosts...)
+	if err != nil {
+		return nil, fmt.Errorf("ToR: %w", err)
+	}
+	if f.hosts, err = pipeline.Items(f.info, updates); err != nil {
+		return nil, fmt.Errorf("ToR: hosts: %w", err)
+	}
+	seen := map[pipeline.Key]string{}
+	for _, item := range f.hosts {
+		if other, ok := seen[item.Key]; ok && other != item.Value {
+			return nil, fmt.Errorf("ToR: two hosts differ in what they want of %s: %s and %s", item.Key, other, item.Value)
+		}
+		seen[item.Key] = item.Value
+	}
+	for _, h := range config.Hosts {
+		f.places[h.Addr] = h
+	}
+	return f, nil
 }
-
-// Limits is what the ToR can hold, as far as it was ever asked.
-func (f *Fabric) Limits() (pipeline.Limits, bool) { return pipeline.Limits{}, false }
 
 // Host is the host with an address.
-func (f *Fabric) Host(addr netip.Addr) (pipeline.Host, bool) { return pipeline.Host{}, false }
-
-// State says how the appliance and the ToR stand, and why in words when it is not in sync.
-func (f *Fabric) State() (v1.SwitchState, string) { return v1.SwitchState_SWITCH_STATE_AWAY, "" }
-
-// Changed is closed at the next change of state.
-func (f *Fabric) Changed() <-chan struct{} { return nil }
-
-// Describe says what is known of the ToR, and with slots what is in its slots, where the target can be asked. The job of a group
-// or a slot is its id as a number.
-func (f *Fabric) Describe(ctx context.Context, slots bool) (*v1.GetSwitchResponse, error) {
-	return nil, errors.New("fabric: cannot describe yet")
+func (f *Fabric) Host(addr netip.Addr) (pipeline.Host, bool) {
+	h, ok := f.places[addr]
+	return h, ok
 }
 
-// Counters is what the ToR counted of the job with a counter index, before reboots too, as far as it was read.
-func (f *Fabric) Counters(ctx context.Context, index uint8) (Counters, error) {
-	return Counters{}, errors.New("fabric: cannot count yet")
+// Limits is what the ToR can hold: what it said last, also while it is away; false before it was ever asked.
+func (f *Fabric) Limits() (pipeline.Limits, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.limits == nil {
+		return pipeline.Limits{}, false
+	}
+	return *f.limits, true
+}
+
+// move wakes those that wait in Await; f.mu is held.
+func (f *Fabric) move() {
+	close(f.moved)
+	f.moved = make(chan struct{})
+}
+
+func (f *Fabric) event(level v1.EventLevel, kind, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	switch level {
+	case v1.EventLevel_EVENT_LEVEL_INFO:
+		f.log.Info(text, "event", kind)
+	default:
+		f.log.Warn(text, "event", kind)
+	}
+	if f.config.Events != nil {
+		f.config.Events.Add(level, kind, "", nil, "%s", text)
+	}
 }

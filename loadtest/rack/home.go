@@ -2,7 +2,6 @@ package rack
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 
@@ -192,15 +191,4 @@ func (r *Rack) Counters(job uint16) (ofJob, ofNone map[string]uint64, err error)
 	}
 	ofNone, err = r.aggregator.UnknownJobCounters()
 	return ofJob, ofNone, err
-}
-
-// A FixedParams is a worker.Source with parameters that are known already.
-type FixedParams worker.Params
-
-// Params returns the parameters if they are for this rank.
-func (p FixedParams) Params(_ context.Context, rank int) (worker.Params, error) {
-	if rank != p.Rank {
-		return worker.Params{}, errors.New("these parameters are for another rank")
-	}
-	return worker.Params(p), nil
 }

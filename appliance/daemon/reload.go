@@ -1,0 +1,89 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"reflect"
+	"strings"
+
+	v1 "spillway/appliance/api/spillway/v1"
+	"spillway/appliance/config"
+)
+
+// followReloads reads the configuration again each time it is told to, until ctx ends.
+func (d *daemon) followReloads(ctx context.Context, reload <-chan struct{}) error {
+	for {
+		select {
+		case <-reload:
+			d.notify.reloading()
+			d.reload()
+			d.notify.ready()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// reload puts in force what can change while the daemon runs. A configuration with an error changes nothing.
+func (d *daemon) reload() {
+	fresh, err := config.Load(d.options.Path)
+	if err == nil {
+		err = d.apply(fresh)
+	}
+	if err != nil {
+		d.warnings.set("reload", "the configuration was not reloaded: %v", err)
+		d.log.Error("the configuration was not reloaded: the one before stays in force", "path", d.options.Path, "error", err)
+		d.events.Add(v1.EventLevel_EVENT_LEVEL_ERROR, "reload-failed", "", nil, "the configuration was not reloaded: %v", err)
+		return
+	}
+	d.warnings.clear("reload")
+	d.log.Info("the configuration was reloaded", "path", d.options.Path)
+	d.events.Add(v1.EventLevel_EVENT_LEVEL_INFO, "reloaded", "", nil, "the configuration and the certificates were reloaded")
+}
+
+// apply puts the parts of a configuration in force that can change, and says which of the others differ.
+func (d *daemon) apply(fresh *config.Config) error {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(fresh.Log.Level)); err != nil {
+		return err
+	}
+	if err := d.server.Reload(); err != nil {
+		return err
+	}
+	d.level.Set(level)
+	d.config.Log.Level = fresh.Log.Level
+	if keys := differing("", reflect.ValueOf(*d.config), reflect.ValueOf(*fresh)); len(keys) > 0 {
+		list := strings.Join(keys, ", ")
+		d.warnings.set("restart", "the configuration file differs from what is in force in %s: restart the daemon", list)
+		d.log.Warn("these keys changed and take a restart: the data plane stays meanwhile", "keys", list)
+	} else {
+		d.warnings.clear("restart")
+	}
+	return nil
+}
+
+// differing names the keys whose values differ, by the sections of the file.
+func differing(path string, a, b reflect.Value) []string {
+	if reflect.DeepEqual(a.Interface(), b.Interface()) {
+		return nil
+	}
+	if a.Kind() == reflect.Pointer && !a.IsNil() && !b.IsNil() {
+		return differing(path, a.Elem(), b.Elem())
+	}
+	if a.Kind() != reflect.Struct {
+		return []string{path}
+	}
+	var keys []string
+	for i := range a.NumField() {
+		field := a.Type().Field(i)
+		key, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+		if key == "" {
+			return []string{path} // a value such as an address, not a section
+		}
+		if path != "" {
+			key = path + "." + key
+		}
+		keys = append(keys, differing(key, a.Field(i), b.Field(i))...)
+	}
+	return keys
+}
