@@ -45,17 +45,17 @@ it is interrupted.
 }
 
 // noteWidth bounds the last column, so that a line of usual names fits 120 columns. 'job show' has all of it.
-const noteWidth = 40
+const noteWidth = 36
 
 func printJobs(w io.Writer, jobs []*v1.Job, now time.Time) error {
 	if len(jobs) == 0 {
 		_, err := fmt.Fprintln(w, "There are no jobs. 'spillctl job create NAME --workers N' admits one.")
 		return err
 	}
-	rows := output.NewRows("JOB", "STATE", ">WORKERS", ">GEN", "PATH", ">E", ">W", ">SLOTS", ">MEMORY", ">TOR", ">SINCE", "NOTE")
+	rows := output.NewRows("JOB", "STATE", ">WORKERS", ">GEN", "PATH", ">E", ">W", ">MEMORY", ">TOR", ">SINCE", "NOTE")
 	for _, job := range jobs {
 		rows.Add(job.Spec.GetName(), output.Word(job.State), fmt.Sprintf("%d/%d", job.Present, job.Spec.GetWorkers()), job.Generation,
-			output.Word(job.Path), job.Spec.GetElements(), job.Spec.GetWindow(), job.Allocation.GetSlots(), output.Bytes(job.Allocation.GetBytes()),
+			output.Word(job.Path), job.Spec.GetElements(), job.Spec.GetWindow(), output.Bytes(job.Allocation.GetBytes()),
 			regionSlots(job.Allocation.GetRegion()), output.Since(job.Since, now), shorten(jobNote(job, now), noteWidth))
 	}
 	return rows.Write(w)

@@ -52,7 +52,7 @@ func printSlots(w io.Writer, list *v1.ListSlotsResponse) error {
 	}
 	rows := output.NewRows(">CHUNK", ">SLOT", ">AGE", "OP", ">ELEMENTS", "HAVE", "WAITS FOR")
 	for _, slot := range list.Slots {
-		waits := "ranks " + output.Ranks(slot.Missing)
+		waits := output.Ranks(slot.Missing)
 		if slot.Complete {
 			waits = "nobody: published"
 		}

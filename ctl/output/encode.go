@@ -101,11 +101,12 @@ func (o *Object) MarshalJSON() ([]byte, error) {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		value, err := json.Marshal(o.values[i])
-		if err != nil {
+		fmt.Fprintf(&b, "%q:", name)
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false) // texts are for terminals and jq
+		if err := e.Encode(o.values[i]); err != nil {
 			return nil, fmt.Errorf("field %s: %w", name, err)
 		}
-		fmt.Fprintf(&b, "%q:%s", name, value)
 	}
 	b.WriteByte('}')
 	return b.Bytes(), nil

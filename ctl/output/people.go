@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// Duration is a time span for people, to two or three digits: 850µs, 4.2s, 3m20s, 2h05m, 3d4h.
+// Duration is a time span for people, to two or three digits: 850µs, 4.2s, 3m20s, 10m, 2h05m, 3d04h.
 func Duration(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -26,12 +26,20 @@ func Duration(d time.Duration) string {
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", int(d.Seconds()))
 	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+		return two(int(d.Minutes()), "m", int(d.Seconds())%60, "s")
 	case d < 24*time.Hour:
-		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+		return two(int(d.Hours()), "h", int(d.Minutes())%60, "m")
 	default:
-		return fmt.Sprintf("%dd%dh", int(d.Hours())/24, int(d.Hours())%24)
+		return two(int(d.Hours())/24, "d", int(d.Hours())%24, "h")
 	}
+}
+
+// two are two units, or the larger alone when there is nothing of the smaller.
+func two(large int, largeUnit string, small int, smallUnit string) string {
+	if small == 0 {
+		return fmt.Sprintf("%d%s", large, largeUnit)
+	}
+	return fmt.Sprintf("%d%s%02d%s", large, largeUnit, small, smallUnit)
 }
 
 // Span is a duration of the API for people; empty when there is none.
