@@ -9,14 +9,15 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"spillway/loadtest/rack"
 	"spillway/loadtest/train"
 	"spillway/worker"
 )
 
 // demoOrder is what a worker process of the demo is told, in its first line of input.
 type demoOrder struct {
-	Params   worker.Params `json:"params"`
-	Training train.Config  `json:"training"`
+	Invitation rack.Invitation `json:"invitation"`
+	Training   train.Config    `json:"training"`
 }
 
 // demoReport is one line of what it answers: an epoch, or at last its statistics or why it failed.
@@ -64,7 +65,7 @@ func demoWork(ctx context.Context, in *bufio.Reader, reports *json.Encoder) (err
 		cancel(fmt.Errorf("the input ended: %w", err))
 	}()
 
-	w, err := worker.JoinWith(order.Params)
+	w, err := order.Invitation.Join(ctx)
 	if err != nil {
 		return err
 	}

@@ -31,6 +31,10 @@ func newLevels(tor, torBefore rack.TorCounters, home, homeBefore map[string]uint
 	summed := l.Tor["claimed"] + l.Tor["merged"] + l.Tor["completed"] + l.Tor["preempts"]
 	spilled := l.Tor["spilled"] + l.Tor["passed"]
 	all := summed + spilled + l.Tor["resend_evicted"] + l.Tor["duplicate"] + l.Tor["overlap"] + l.Tor["mismatch"]
+	if all == 0 {
+		// A job without a part of the ToR's memory goes past its pipeline, which counts nothing of it.
+		spilled, all = l.Home["data"], l.Home["data"]
+	}
 	l.TorShare, l.SpillShare = share(summed, all), share(spilled, all)
 	return l
 }

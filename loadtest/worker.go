@@ -50,7 +50,7 @@ func runWorker(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	if err := questions.Decode(&w.setup); err != nil {
 		return fmt.Errorf("read the setup from stdin: %w (this command is for `spill-load run` to start)", err)
 	}
-	if err := w.join(); err != nil {
+	if err := w.join(ctx); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.worker.Close(), w.expected.close()) }()
@@ -81,9 +81,9 @@ func runWorker(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	return nil
 }
 
-func (w *participant) join() (err error) {
-	p := w.setup.Params
-	w.pattern = pattern{seed: w.setup.Seed, rank: p.Rank, workers: p.Workers}
+func (w *participant) join(ctx context.Context) (err error) {
+	invitation := w.setup.Invitation
+	w.pattern = pattern{seed: w.setup.Seed, rank: invitation.Rank, workers: invitation.Workers}
 	for range w.setup.Batch {
 		if w.setup.Type == typeInt32 {
 			w.ints = append(w.ints, make([]int32, w.setup.Elements))
@@ -94,7 +94,7 @@ func (w *participant) join() (err error) {
 	if w.expected, err = openSharedTensor(expectedDescriptor, w.setup.Elements); err != nil {
 		return err
 	}
-	w.worker, err = worker.JoinWith(p)
+	w.worker, err = invitation.Join(ctx)
 	return err
 }
 

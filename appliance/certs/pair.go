@@ -119,6 +119,8 @@ func (p Pair) config(server bool) (*tls.Config, error) {
 		config.SessionTicketsDisabled = true
 	} else {
 		config.RootCAs = authorities
+		// Go keeps a certificate back that the appliance will not accept, which then says that there was none; sent, it says what is wrong with it.
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificate, nil }
 	}
 	return config, nil
 }

@@ -12,15 +12,11 @@ import (
 	"google.golang.org/grpc"
 
 	v1 "spillway/appliance/api/spillway/v1"
+	"spillway/appliance/events"
 	"spillway/p4/client"
 	"spillway/p4/p4info"
 	"spillway/p4/pipeline"
 )
-
-// Events is where a Fabric says what happened; an events.Log is one.
-type Events interface {
-	Add(level v1.EventLevel, kind, job string, ranks []uint32, format string, args ...any)
-}
 
 // Config is what a Fabric must be told.
 type Config struct {
@@ -40,7 +36,7 @@ type Config struct {
 	// Dial are added to the dial options; credentials among them replace the default, which is none.
 	Dial []grpc.DialOption
 	// Events and Log may be nil.
-	Events Events
+	Events *events.Log
 	Log    *slog.Logger
 }
 

@@ -2,6 +2,7 @@ package fabric_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 
 	v1 "spillway/appliance/api/spillway/v1"
+	"spillway/appliance/events"
 	"spillway/appliance/fabric"
 	"spillway/p4/client"
 	"spillway/p4/pipeline"
@@ -101,56 +103,44 @@ func (tr *traffic) updates() []string {
 	return tr.described()
 }
 
-// journal keeps events.
-type journal struct {
-	mu     sync.Mutex
-	kinds  []string
-	texts  []string
-	more   chan struct{}
-	levels []v1.EventLevel
-}
+// journal is the events of a fabric.
+type journal struct{ *events.Log }
 
-func newJournal() *journal { return &journal{more: make(chan struct{})} }
-
-func (j *journal) Add(level v1.EventLevel, kind, job string, ranks []uint32, format string, args ...any) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.kinds, j.levels, j.texts = append(j.kinds, kind), append(j.levels, level), append(j.texts, fmt.Sprintf(format, args...))
-	close(j.more)
-	j.more = make(chan struct{})
+// all are those that happened so far.
+func (j *journal) all() []*v1.Event {
+	var all []*v1.Event
+	// Without following, and with a send that takes all, it cannot fail.
+	_ = j.Stream(context.Background(), &v1.StreamEventsRequest{}, func(e *v1.Event) error {
+		all = append(all, e)
+		return nil
+	})
+	return all
 }
 
 // wait waits for the nth event of a kind and returns its text.
 func (j *journal) wait(t testing.TB, kind string, nth int) string {
 	t.Helper()
-	ctx := deadline(t)
-	for {
-		j.mu.Lock()
-		found := 0
-		for n, k := range j.kinds {
-			if k == kind {
-				if found++; found == nth {
-					defer j.mu.Unlock()
-					return j.texts[n]
-				}
+	var text string
+	enough := errors.New("this is it")
+	err := j.Stream(deadline(t), &v1.StreamEventsRequest{Follow: true}, func(e *v1.Event) error {
+		if e.GetKind() == kind {
+			if nth--; nth == 0 {
+				text = e.GetText()
+				return enough
 			}
 		}
-		more := j.more
-		j.mu.Unlock()
-		select {
-		case <-more:
-		case <-ctx.Done():
-			t.Fatalf("there is no event %s number %d, only %s", kind, nth, j)
-		}
+		return nil
+	})
+	if !errors.Is(err, enough) {
+		t.Fatalf("there are %d events %s too few, only %s", nth, kind, j)
 	}
+	return text
 }
 
 func (j *journal) of(kind string) int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
 	n := 0
-	for _, k := range j.kinds {
-		if k == kind {
+	for _, e := range j.all() {
+		if e.GetKind() == kind {
 			n++
 		}
 	}
@@ -158,11 +148,9 @@ func (j *journal) of(kind string) int {
 }
 
 func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
 	var b strings.Builder
-	for n := range j.kinds {
-		fmt.Fprintf(&b, "\n%s: %s", j.kinds[n], j.texts[n])
+	for _, e := range j.all() {
+		fmt.Fprintf(&b, "\n%s: %s", e.GetKind(), e.GetText())
 	}
 	return b.String()
 }
@@ -191,10 +179,10 @@ func prepare(t testing.TB, target string, change func(*fabric.Config)) *subject 
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &subject{t: t, events: newJournal(), traffic: &traffic{}}
+	s := &subject{t: t, events: &journal{events.New(0)}, traffic: &traffic{}}
 	config := fabric.Config{
 		Target: target, Device: device, Program: program, Hosts: hosts(), Flood: flood,
-		Check: time.Hour, Dial: s.traffic.options(), Events: s.events,
+		Check: time.Hour, Dial: s.traffic.options(), Events: s.events.Log,
 	}
 	if change != nil {
 		change(&config)

@@ -18,7 +18,7 @@ const (
 
 // alerts are the words in which TLS tells a side that the other did not want its certificate, as Go has them, and what to do.
 var alerts = []struct{ words, text string }{
-	{"tls: certificate required", "the appliance wants a certificate of the caller; give one with its key (spillctl certs issues them)"},
+	{"tls: certificate required", "the appliance wants a certificate of the caller, of an authority that it knows; give one with its key (spillctl certs issues them)"},
 	{"tls: expired certificate", "the caller's certificate has ended, or its time has not begun by the appliance's clock; issue a new one"},
 	{"tls: unknown certificate authority", "the caller's certificate is of an authority that the appliance does not know; issue it with one in the file that api.tls.ca names there"},
 	{"tls: bad certificate", "the appliance does not accept the caller's certificate; its log says why"},
@@ -28,7 +28,7 @@ var alerts = []struct{ words, text string }{
 	{"certificate has expired or is not yet valid", "the appliance's certificate has ended, or the clocks differ; issue a new one and reload the appliance"},
 	{"x509: certificate is valid for", "the appliance's certificate does not have the name or address that it was called by; call it by one that it has, or issue one with it"},
 	{"cannot validate certificate for", "the appliance's certificate does not have the address that it was called by; call it by a name that it has, or issue one with the address"},
-	{"this port speaks TLS", "the appliance speaks TLS on this port; give a certificate, its key and the certificate of the authority"},
+	{"looked like an HTTP/1.1 header", "the port is none of gRPC in the clear: if it is the appliance's it speaks TLS; give a certificate, its key and the certificate of the authority"},
 }
 
 // Handshake finds in an error of a call that TLS kept the two sides apart, and says what to do. It is nil when it was something else. Only the

@@ -117,19 +117,20 @@ func (h *handshake) refused(c *connection, err error) {
 	if h.lines.Allow() {
 		h.log.Info("connection refused", "peer", c.RemoteAddr().String(), "why", why, "remedy", remedy, "error", err)
 	}
-	var noTLS tls.RecordHeaderError
-	if errors.As(err, &noTLS) && string(noTLS.RecordHeader[:4]) == http2.ClientPreface[:4] {
-		goAway(c, http2.ErrCodeInadequateSecurity, "this port speaks TLS, and wants a certificate of the caller: "+remedy)
+	if noTLS := (tls.RecordHeaderError{}); errors.As(err, &noTLS) && isHTTP(noTLS.RecordHeader) {
+		// What a caller over HTTP/1 shows, and one over HTTP/2 stumbles over in a way that refusal.Handshake knows.
+		_, _ = fmt.Fprintf(c, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain\r\n\r\nThis port speaks TLS, and wants a certificate of the caller.\r\n")
 	}
 	c.drain(linger)
 }
 
-// goAway tells a caller that speaks HTTP/2 why it is not served. The connection is of no use afterwards, whether it arrives or not.
-func goAway(w io.Writer, code http2.ErrCode, text string) {
-	framer := http2.NewFramer(w, nil)
-	if framer.WriteSettings() == nil {
-		_ = framer.WriteGoAway(0, code, []byte(text))
+// isHTTP says whether a connection began with a request in the clear: HTTP/2 (RFC 9113, 3.4) or the usual ones of HTTP/1.
+func isHTTP(beginning [5]byte) bool {
+	switch string(beginning[:]) {
+	case http2.ClientPreface[:5], "GET /", "HEAD ", "POST ", "PUT /", "OPTIO":
+		return true
 	}
+	return false
 }
 
 // ClientHandshake is not for a server.

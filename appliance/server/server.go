@@ -268,18 +268,27 @@ func (s *Server) leave() {
 		s.config.Leaving()
 	}
 	s.gate.endAll(shuttingDown())
-	bound := time.AfterFunc(s.config.Limits.Leave, func() {
-		s.gate.endWatches(shuttingDown())
-		for _, door := range s.doors {
-			door.server.Stop()
-		}
-	})
-	defer bound.Stop()
 	var stopping sync.WaitGroup
 	for _, door := range s.doors {
 		stopping.Go(door.server.GracefulStop)
 	}
-	stopping.Wait()
+	stopped := make(chan struct{})
+	go func() {
+		stopping.Wait()
+		close(stopped)
+	}()
+	bound := time.NewTimer(s.config.Limits.Leave)
+	defer bound.Stop()
+	select {
+	case <-stopped:
+	case <-bound.C:
+		s.config.Log.Warn("calls did not end in time, and are cut off", "bound", s.config.Limits.Leave)
+		s.gate.endWatches(shuttingDown())
+		for _, door := range s.doors {
+			door.server.Stop()
+		}
+		<-stopped
+	}
 	s.gate.endWatches(shuttingDown())
 }
 
