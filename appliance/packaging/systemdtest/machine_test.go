@@ -31,6 +31,11 @@ func TestMain(m *testing.M) {
 		if err = json.Unmarshal([]byte(order), &o); err == nil {
 			err = holdMachine(o)
 		}
+	case "worker":
+		var o workerOrder
+		if err = json.Unmarshal([]byte(order), &o); err == nil {
+			err = beWorker(o)
+		}
 	default:
 		err = fmt.Errorf("mode %q", mode)
 	}
