@@ -224,6 +224,8 @@ func (s *session) notice(n *v1.Notice) {
 	switch n.GetKind() {
 	case v1.NoticeKind_NOTICE_KIND_LOST:
 		level = slog.LevelWarn
+	case v1.NoticeKind_NOTICE_KIND_LEFT:
+		level = slog.LevelDebug
 	case v1.NoticeKind_NOTICE_KIND_DRAINING:
 		select {
 		case <-s.draining:
