@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -48,10 +51,13 @@ func newLab(t *testing.T) *lab {
 	at := l.handle(bridge)
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = "rack"
-	l.must(at.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}))
+	snooping := false // there is no querier
+	l.must(at.LinkAdd(&netlink.Bridge{LinkAttrs: attrs, MulticastSnooping: &snooping}))
 	l.up(at, "rack")
 	l.home = l.namespace()
 	l.plug(at, l.home, "port0", homeLink, homeAddress)
+	// A veth that is sent to with XDP_TX is woken up only if it has an XDP program of its own.
+	l.pass(bridge, "port0")
 	for rank := range 2 {
 		l.workers = append(l.workers, l.namespace())
 		l.plug(at, l.workers[rank], fmt.Sprintf("port%d", rank+1), "eth0", workerAddress(rank))
@@ -143,6 +149,29 @@ func (l *lab) plug(bridge *netlink.Handle, host netns.NsHandle, port, name, addr
 	parsed, err := netlink.ParseAddr(address + "/24")
 	l.must(err)
 	l.must(errors.Join(at.AddrAdd(far, parsed), at.LinkSetUp(far)))
+}
+
+// pass puts an XDP program on an interface that lets everything through.
+func (l *lab) pass(ns netns.NsHandle, name string) (program uint32) {
+	l.Helper()
+	loaded, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "pass", Type: ebpf.XDP, Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()}, License: "Dual MIT/GPL",
+	})
+	l.must(err)
+	l.Cleanup(func() { loaded.Close() })
+	at, err := l.handle(ns).LinkByName(name)
+	l.must(err)
+	l.must(l.in(ns, func() error {
+		attached, err := link.AttachXDP(link.XDPOptions{Program: loaded, Interface: at.Attrs().Index, Flags: link.XDPDriverMode})
+		if err == nil {
+			l.Cleanup(func() { attached.Close() })
+		}
+		return err
+	}))
+	info, err := loaded.Info()
+	l.must(err)
+	id, _ := info.ID()
+	return uint32(id)
 }
 
 // in runs f on a thread that is in a namespace: sockets and processes that it makes are.

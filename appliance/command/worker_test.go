@@ -54,7 +54,7 @@ func reduce(args []string, in io.Reader, out io.Writer) (err error) {
 		for i := range data {
 			data[i] = n + int32(i)*int32(rank+1)
 		}
-		if err := w.AllReduceInt32(ctx, data, wire.OpSum); err != nil {
+		if err := w.AllReduceInt32(ctx, data, wire.Sum); err != nil {
 			return fmt.Errorf("rank %d, reduction %d: %w", rank, n, err)
 		}
 		for i, got := range data {
@@ -67,7 +67,7 @@ func reduce(args []string, in io.Reader, out io.Writer) (err error) {
 		if told.Load() {
 			stop[0] = 1
 		}
-		if err := w.AllReduceInt32(ctx, stop, wire.OpMax); err != nil {
+		if err := w.AllReduceInt32(ctx, stop, wire.Max); err != nil {
 			return fmt.Errorf("rank %d, the question after reduction %d: %w", rank, n, err)
 		}
 		if stop[0] == 1 {

@@ -54,10 +54,12 @@ func TestGoingAway(t *testing.T) {
 	}
 
 	r.stop()
-	_, err = overTCP.Recv()
-	wantRefusal(t, err, refusal.ShuttingDown, "call again")
-	_, err = overSocket.Recv()
-	wantRefusal(t, err, refusal.ShuttingDown, "call again")
+	for _, stream := range []grpc.ServerStreamingClient[v1.StreamEventsResponse]{overTCP, overSocket} {
+		for err = nil; err == nil; {
+			_, err = stream.Recv() // an event of the other's, perhaps
+		}
+		wantRefusal(t, err, refusal.ShuttingDown, "call again")
+	}
 	_, err = jobs.Recv()
 	wantRefusal(t, err, refusal.ShuttingDown)
 	<-left

@@ -91,7 +91,7 @@ func TestReload(t *testing.T) {
 func TestCertificateEndsWhileConnected(t *testing.T) {
 	r := start(t, nil)
 	request := operator()
-	request.Start, request.Lifetime = time.Now().Add(-time.Hour), time.Hour+2*time.Second
+	request.Start, request.Lifetime = time.Now().Add(-time.Hour), time.Hour+3*time.Second
 	conn := r.overTCP(t, r.issue(t, request))
 	if err := getNode(within(t), conn); err != nil {
 		t.Fatal(err)

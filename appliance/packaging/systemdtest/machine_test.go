@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	var err error
 	switch mode {
 	case "":
-		os.Exit(m.Run())
+		os.Exit(runTests(m))
 	case "machine":
 		var o bootOrder
 		if err = json.Unmarshal([]byte(order), &o); err == nil {
@@ -38,6 +38,24 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", mode, err)
 		os.Exit(1)
 	}
+}
+
+// packageDir is where the tests' packages are.
+var packageDir string
+
+func runTests(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "spillway-systemdtest-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	packageDir = dir
+	code := m.Run()
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }
 
 // machine is a booted Debian.
