@@ -22,6 +22,7 @@ type childRequest struct {
 	Job      *Job // to add
 	End      string
 	Takeover Takeover
+	Older    bool // as the build before this one
 }
 
 // childReport is what came of it.
@@ -33,6 +34,8 @@ type childReport struct {
 	Jobs        []Job
 	Attachments []Attachment
 	Counters    map[string]uint64
+	Slots       []SlotState
+	Members     []MemberState
 	Uid         int
 	Caps        string
 }
@@ -102,7 +105,15 @@ func (r *childRequest) run(report *childReport) error {
 	if r.End == "detach" {
 		return Detach(r.Dir)
 	}
-	a, err := Open(r.Dir, r.Config, r.Takeover)
+	b := thisBuild()
+	if r.Older {
+		b = older(layoutVersion)
+	}
+	config, err := r.Config.completed()
+	if err != nil {
+		return err
+	}
+	a, err := b.open(r.Dir, config, r.Takeover)
 	if err != nil {
 		return err
 	}
@@ -117,7 +128,14 @@ func (r *childRequest) run(report *childReport) error {
 	}
 	report.Jobs = a.Jobs()
 	if len(report.Jobs) > 0 {
-		if report.Counters, err = a.Counters(report.Jobs[0].ID); err != nil {
+		id := report.Jobs[0].ID
+		if report.Counters, err = a.Counters(id); err != nil {
+			return err
+		}
+		if report.Slots, err = a.Slots(id); err != nil {
+			return err
+		}
+		if report.Members, err = a.Members(id); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ func TestDetachInBadState(t *testing.T) {
 		"filter of another besides": func(t *testing.T, c *cable) error {
 			return netlink.FilterAdd(anothersFilter(c.index, netlink.HANDLE_MIN_EGRESS))
 		},
+		"link broken": func(t *testing.T, c *cable) error { return breakLink(c.index, idOf(t, c.index)) },
 		"gone": func(t *testing.T, c *cable) error {
 			err := netlink.LinkDel(byIndex(c.index))
 			c.index = 0
@@ -39,11 +40,21 @@ func TestDetachInBadState(t *testing.T) {
 				if err := a.Withdraw(c.peer); err != nil {
 					t.Errorf("again: %v", err)
 				}
-				if got := a.Attachments(); len(got) != 1 || got[0].Ifindex != c.index {
+				if got := a.Attachments(); name != "link broken" && (len(got) != 1 || got[0].Ifindex != c.index) {
 					t.Errorf("attachments %v", got)
 				}
 			} else if got := a.Attachments(); len(got) != 0 {
 				t.Errorf("attachments %v", got)
+			}
+			if name == "link broken" {
+				if got := a.Attachments(); len(got) != 0 {
+					t.Errorf("attachments %v", got)
+				}
+				attachTo(t, a, c.index, Native)
+				idOf(t, c.index)
+				if err := breakLink(c.index, idOf(t, c.index)); err != nil {
+					t.Fatal(err)
+				}
 			}
 			release(t, a)
 			if err := Detach(dir); err != nil {

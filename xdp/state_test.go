@@ -10,30 +10,42 @@ import (
 	"spillway/wire"
 )
 
-// tick waits until the coarse clock has moved on from now, and returns what it was before.
-func tick(t *testing.T) time.Duration {
+// readClock is the clock as a duration since some time.
+func readClock(t *testing.T, a *Aggregator) time.Duration {
 	t.Helper()
-	before, err := coarseTime()
+	now, err := a.clock()
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the coarse clock moves", func() bool {
-		now, err := coarseTime()
-		return err != nil || now > before
-	})
+	return now.since(0)
+}
+
+// tick waits until the clock has moved on from now, and returns what it was before.
+func tick(t *testing.T, a *Aggregator) time.Duration {
+	t.Helper()
+	before := readClock(t, a)
+	await(t, "the clock moves", func() bool { return readClock(t, a) > before })
 	return before
+}
+
+// TestClock holds the clock's pace to the process's own.
+func TestClock(t *testing.T) {
+	a := load(t)
+	tick(t, a)
+	began, start := readClock(t, a), time.Now()
+	await(t, "the clock went on for 200 ms", func() bool { return readClock(t, a)-began >= 200*time.Millisecond })
+	if passed := time.Since(start); passed < 180*time.Millisecond || passed > 2*time.Second {
+		t.Errorf("200 ms of the clock took %v", passed)
+	}
 }
 
 // claimedAt is when the slot of a seq was claimed.
 func claimedAt(t *testing.T, a *Aggregator, seq uint32) time.Duration {
 	t.Helper()
+	tick(t, a) // so that the clock does not move between the two readings
 	for _, s := range slotStates(t, a) {
 		if s.Seq == seq {
-			now, err := coarseTime()
-			if err != nil {
-				t.Fatal(err)
-			}
-			return now - s.Age
+			return readClock(t, a) - s.Age
 		}
 	}
 	t.Fatalf("no slot holds seq %d", seq)
@@ -55,10 +67,10 @@ func TestSlots(t *testing.T) {
 	if got := slotStates(t, a); len(got) != 0 {
 		t.Errorf("a new job has %+v", got)
 	}
-	first := tick(t)
+	first := tick(t, a)
 	h, x := data(0, 5, 1, 2, 3)
 	send(t, a, frame(0, h, x), Drop)
-	second := tick(t)
+	second := tick(t, a)
 	h, x = data(1, 5, 1, 2, 3)
 	send(t, a, frame(1, h, x), Drop)
 	h, x = data(2, 6, 7)
@@ -80,7 +92,7 @@ func TestSlots(t *testing.T) {
 		t.Errorf("seq 6 was claimed at %v, after %v", at, second)
 	}
 	// A superset replaces the content, and the chunk is as old as before.
-	third := tick(t)
+	third := tick(t, a)
 	h, x = data(0, 6, 7)
 	h.Op, h.Bitmap = wire.Max, 5
 	send(t, a, frame(tor, h, x), Drop)
@@ -95,7 +107,7 @@ func TestSlots(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	ring := wire.RingSize(7)
-	fourth := tick(t)
+	fourth := tick(t, a)
 	h, x = data(1, 6+ring, 7)
 	send(t, a, frame(1, h, x), Drop)
 	if got := slotStates(t, a)[1]; got.Complete || got.Seq != 6+ring || got.Index != 6 || claimedAt(t, a, 6+ring) <= fourth-time.Nanosecond {
@@ -121,7 +133,7 @@ func TestSlots(t *testing.T) {
 // TestMembers: packets of each, whatever was done with them, but not with another's bits.
 func TestMembers(t *testing.T) {
 	a := load(t, torJob(3))
-	before := tick(t)
+	before := tick(t, a)
 	for rank, n := range []int{3, 0, 1} {
 		for range n {
 			h, x := data(rank, 5, 1)
@@ -144,10 +156,7 @@ func TestMembers(t *testing.T) {
 	if err != nil || len(got) != 4 {
 		t.Fatalf("%+v, error %v", got, err)
 	}
-	now, err := coarseTime()
-	if err != nil {
-		t.Fatal(err)
-	}
+	now := readClock(t, a)
 	for i, want := range []uint64{3, 0, 2, 1} {
 		m := got[i]
 		if m.Packets != want || m.Addr != torJob(3).Members[i].Addr || m.Bits != torJob(3).Members[i].Bits {

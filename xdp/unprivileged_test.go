@@ -30,7 +30,7 @@ func TestUnprivileged(t *testing.T) {
 		t.Fatal(err)
 	}
 	job := testJob(3, 64)
-	request := childRequest{Dir: dir, Config: small, Ifindex: c.index, Job: &job, End: "release"}
+	request := childRequest{Dir: dir, Config: small, Ifindex: c.index, Job: &job, End: "release", Older: true}
 	report := runChild(t, request, nobody)
 	if report.Error != "" || report.Uid != 65534 || report.Caps != "000000c000001000" || report.Mode != Native || report.Adopted {
 		t.Fatalf("%+v", report)
@@ -38,21 +38,20 @@ func TestUnprivileged(t *testing.T) {
 	const elems = 10
 	c.contribute(t, 0, until(3), elems)
 	c.contribute(t, 1, until(3), elems)
-	request.Job = nil
+	// An upgrade needs no more.
+	request.Job, request.Older = nil, false
+	tag, program := report.Tag, idOf(t, c.index)
 	report = runChild(t, request, nobody)
-	if report.Error != "" || !report.Adopted || len(report.Jobs) != 1 || len(report.Attachments) != 1 {
+	if report.Error != "" || !report.Adopted || report.Tag == tag || len(report.Jobs) != 1 || len(report.Attachments) != 1 {
 		t.Fatalf("%+v", report)
 	}
+	if len(report.Slots) != 3 || report.Slots[2].Bitmap != 3 || report.Members[1].Packets != 3 {
+		t.Errorf("slots %+v, members %+v", report.Slots, report.Members)
+	}
+	expectGone(t, program)
 	c.contribute(t, 2, until(3), elems)
 	c.results(t, 3, until(3), elems)
-	// An upgrade needs no more, and neither does the end.
-	config, err := small.completed()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := older(layoutVersion).open(dir, config, KeepOut); err == nil {
-		t.Error("older over newer")
-	}
+	// And neither does the end.
 	request.End = "close"
 	if report = runChild(t, request, nobody); report.Error != "" {
 		t.Fatalf("%+v", report)

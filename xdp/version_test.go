@@ -44,7 +44,7 @@ func TestVersions(t *testing.T) {
 	}
 	layout = append(layout, "counters "+strings.Join(shared.names, " "))
 	digest := sha256.New()
-	for _, name := range []string{"aggregator", "replicator"} {
+	for _, name := range []string{"aggregator", "clock", "replicator"} {
 		p := spec.Programs[name]
 		for _, ins := range p.Instructions {
 			// Not the constants that Load sets, and not the lines of the source.
