@@ -106,6 +106,9 @@ func newMachine(t *testing.T, network *network) *machine {
 		}
 	}()
 	t.Cleanup(func() {
+		if t.Failed() && m.leader != 0 {
+			t.Logf("the service's journal:\n%s", m.journal(60))
+		}
 		must(t, stdin.Close())
 		for range boots { // until the process has ended its output
 		}
