@@ -106,6 +106,13 @@ func newMachine(t *testing.T, network *network) *machine {
 		}
 	}()
 	t.Cleanup(func() {
+		if t.Failed() && m.leader != 0 {
+			t.Logf("the service's journal:\n%s", m.journal(60))
+			for _, command := range []string{"counters", "doctor", "workers train"} {
+				out, err := m.try("spillctl", strings.Fields(command)...)
+				t.Logf("spillctl %s: %v\n%s", command, err, out)
+			}
+		}
 		must(t, stdin.Close())
 		for range boots { // until the process has ended its output
 		}

@@ -224,7 +224,7 @@ func (r *run) reached() int {
 // await waits until all workers have done so many steps.
 func (r *run) await(steps int) {
 	r.t.Helper()
-	poll(r.t, time.Minute, fmt.Sprintf("step %d", steps), func() error {
+	poll(r.t, 10*time.Second, fmt.Sprintf("step %d", steps), func() error {
 		for rank, w := range r.workers {
 			select {
 			case <-w.ended:
