@@ -227,16 +227,7 @@ func TestMulticastDropped(t *testing.T) {
 	workers := l.running("train", "--publication", "multicast")
 	reduce(workers, 1000)
 	l.healthy()
-	filter := dropMulticast(t)
-	port, err := l.sw.link.LinkByName(homePort)
-	l.must(err)
-	l.must(l.sw.do(func() error {
-		at, err := link.AttachXDP(link.XDPOptions{Program: filter, Interface: port.Attrs().Index, Flags: link.XDPGenericMode})
-		if err == nil {
-			t.Cleanup(func() { at.Close() })
-		}
-		return err
-	}))
+	l.must(l.port.Update(dropMulticast(t)))
 	reduce(workers, 20_000)
 	l.finds("multicast", "error", "results do not arrive by multicast", "--publication unicast")
 }
@@ -245,7 +236,7 @@ func TestMulticastDropped(t *testing.T) {
 func dropMulticast(t *testing.T) *ebpf.Program {
 	t.Helper()
 	const ethernet, destination = 14, 16
-	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "MIT", Instructions: asm.Instructions{
+	return xdpProgram(t, asm.Instructions{
 		asm.LoadMem(asm.R2, asm.R1, 0, asm.Word), // data
 		asm.LoadMem(asm.R3, asm.R1, 4, asm.Word), // data_end
 		asm.Mov.Reg(asm.R4, asm.R2),
@@ -257,16 +248,11 @@ func dropMulticast(t *testing.T) *ebpf.Program {
 		asm.LoadMem(asm.R5, asm.R2, ethernet+destination, asm.Byte),
 		asm.And.Imm(asm.R5, 0xf0),
 		asm.JNE.Imm(asm.R5, 0xe0, "pass"),
-		asm.Mov.Imm(asm.R0, 1), // XDP_DROP
+		asm.Mov.Imm(asm.R0, xdpDrop),
 		asm.Return(),
-		asm.Mov.Imm(asm.R0, 2).WithSymbol("pass"),
+		asm.Mov.Imm(asm.R0, xdpPass).WithSymbol("pass"),
 		asm.Return(),
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { program.Close() })
-	return program
+	})
 }
 
 // 10: somebody sends in the job's name with a cookie that is not the job's, and somebody of an old generation.

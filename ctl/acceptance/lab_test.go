@@ -12,6 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/sys/unix"
@@ -39,6 +42,7 @@ type lab struct {
 	workers []*namespace
 	daemon  *process
 	tor     *process
+	port    link.Link // the XDP program on the bridge's port of the home
 }
 
 func homeAddr() netip.Addr { return netip.AddrFrom4([4]byte{10, 77, 0, 1}) }
@@ -69,6 +73,9 @@ func newLab(t *testing.T, s setup) *lab {
 		l.must(l.sw.link.LinkSetUp(bridge))
 	}
 	l.must(plug(l.home, homeAddr(), l.sw, homePort, bridge, s.mtu))
+	if bridge != nil {
+		l.receive()
+	}
 	for rank := range s.workers {
 		w := newNamespace(t)
 		l.workers = append(l.workers, w)
@@ -91,6 +98,35 @@ func (l *lab) must(err error) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
+}
+
+// receive puts an XDP program on the bridge's port of the home that passes everything on: a veth that is sent to with XDP_TX wakes up only if it has one.
+func (l *lab) receive() {
+	program := xdpProgram(l.t, asm.Instructions{asm.Mov.Imm(asm.R0, xdpPass), asm.Return()})
+	at, err := l.sw.link.LinkByName(homePort)
+	l.must(err)
+	l.must(l.sw.do(func() (err error) {
+		l.port, err = link.AttachXDP(link.XDPOptions{Program: program, Interface: at.Attrs().Index, Flags: link.XDPDriverMode})
+		return err
+	}))
+	l.t.Cleanup(func() {
+		if err := l.port.Close(); err != nil {
+			l.t.Error(err)
+		}
+	})
+}
+
+// Verdicts of linux/bpf.h.
+const xdpDrop, xdpPass = 1, 2
+
+func xdpProgram(t *testing.T, instructions asm.Instructions) *ebpf.Program {
+	t.Helper()
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "Dual MIT/GPL", Instructions: instructions})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { program.Close() })
+	return program
 }
 
 // mountPins gives the lab a bpffs of its own.
@@ -223,9 +259,19 @@ func (l *lab) join(job string, ranks ...int) []*process {
 	l.t.Helper()
 	var all []*process
 	for _, rank := range ranks {
-		all = append(all, start(l.t, l.workers[rank], "worker", nil, l.addr(), job, fmt.Sprint(rank), workerAddr(rank).String()))
+		p := start(l.t, l.workers[rank], "worker", nil, l.addr(), job, fmt.Sprint(rank), workerAddr(rank).String())
+		p.explain = func() { l.explain(job) }
+		all = append(all, p)
 	}
 	return all
+}
+
+// explain logs what spillctl knows of a job: it is its task to say why nothing moves.
+func (l *lab) explain(job string) {
+	for _, args := range [][]string{{"doctor", "--verbose"}, {"job", "show", job}, {"workers", job}, {"slots", job}, {"counters"}} {
+		out, _ := l.spillctl(args...)
+		l.t.Logf("spillctl %s\n%s", strings.Join(args, " "), out)
+	}
 }
 
 // running admits a job for all workers, starts them, and waits until all take part.

@@ -131,7 +131,20 @@ func handOverInRing(name string) error {
 		return err
 	}
 	defer e.Close()
-	return e.Change(name, map[string]bool{"rx-gro": true, "tx-tcp-segmentation": false, "tx-tcp-ecn-segmentation": false, "tx-tcp-mangleid-segmentation": false, "tx-tcp6-segmentation": false})
+	want := map[string]bool{"rx-gro": true, "tx-tcp-segmentation": false, "tx-tcp-ecn-segmentation": false, "tx-tcp-mangleid-segmentation": false, "tx-tcp6-segmentation": false}
+	if err := e.Change(name, want); err != nil {
+		return err
+	}
+	now, err := e.Features(name)
+	if err != nil {
+		return err
+	}
+	for feature, on := range want {
+		if now[feature] != on {
+			return fmt.Errorf("%s of %s stays %t", feature, name, now[feature])
+		}
+	}
+	return nil
 }
 
 // introduce tells a host the Ethernet address of another.

@@ -29,6 +29,8 @@ type process struct {
 	lines chan string
 	done  chan struct{}
 	err   error // of its end; valid after done
+	// explain logs how things stand when it does not say what it should; may be nil.
+	explain func()
 
 	mu   sync.Mutex
 	said bytes.Buffer // stderr
@@ -133,6 +135,9 @@ func (p *process) hear(words ...string) string {
 			}
 			p.t.Logf("%s: %s", p.name, line)
 		case <-deadline:
+			if p.explain != nil {
+				p.explain()
+			}
 			p.t.Fatalf("%s does not say %v: %s", p.name, words, p.stderr())
 		}
 	}

@@ -41,7 +41,7 @@ func beWorker(ctx context.Context, args []string) int {
 			if err != nil {
 				panic(err)
 			}
-			if err := reduce(ctx, w, n, rank); err != nil {
+			if err := sum(ctx, w, n, rank); err != nil {
 				fmt.Println("failed", err)
 			} else {
 				fmt.Println("reduced", n)
@@ -58,8 +58,8 @@ func beWorker(ctx context.Context, args []string) int {
 	return 0
 }
 
-// reduce adds 1 + rank at every place up, over all ranks, and checks the sum against the one of n ranks.
-func reduce(ctx context.Context, w *worker.Worker, n, rank int) error {
+// sum adds 1 + rank at every place up, over all ranks, and checks the sum against the one of n ranks.
+func sum(ctx context.Context, w *worker.Worker, n, rank int) error {
 	data := make([]int32, n)
 	for i := range data {
 		data[i] = int32(rank + 1)
@@ -68,9 +68,9 @@ func reduce(ctx context.Context, w *worker.Worker, n, rank int) error {
 		return err
 	}
 	workers := int32(w.Params().Workers)
-	for i, sum := range data {
-		if sum != workers*(workers+1)/2 {
-			return fmt.Errorf("place %d is %d", i, sum)
+	for i, got := range data {
+		if got != workers*(workers+1)/2 {
+			return fmt.Errorf("place %d is %d", i, got)
 		}
 	}
 	return nil
