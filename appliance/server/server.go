@@ -23,6 +23,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/stats"
 
 	v1 "spillway/appliance/api/spillway/v1"
 )
@@ -79,7 +80,17 @@ type Config struct {
 	// Leaving is called when the server goes away: health says so and new calls are refused, but those that are there go on. Here jobs.Manager.Close
 	// ends its streams in its own words. Nil: nothing to do.
 	Leaving func()
-	Log     *slog.Logger
+	// Calls is told of every call, the refused ones too. Nil: nobody is.
+	Calls stats.Handler
+	Log   *slog.Logger
+}
+
+// told makes gRPC tell Calls.
+func (c Config) told() grpc.ServerOption {
+	if c.Calls == nil {
+		return grpc.EmptyServerOption{}
+	}
+	return grpc.StatsHandler(c.Calls)
 }
 
 // Server is the API on its sockets.
@@ -204,6 +215,7 @@ func (s *Server) open(inner net.Listener, way way) {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingAnswer, MaxConnectionIdle: idle}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: callerPings, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
+		s.config.told(),
 	)
 	gated := registrar{Server: server, gate: s.gate}
 	v1.RegisterJobServiceServer(gated, jobService{jobs: s.config.Jobs})
