@@ -86,10 +86,24 @@ func TestPipelineGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	program.Cookie++
-	tor.push(id, program)
+	s.traffic.reset()
+	tor.push(id, p4v1.SetForwardingPipelineConfigRequest_VERIFY_AND_COMMIT, program) // which empties it
 	s.events.wait(t, "pipeline-pushed", 2)
-	s.wait(inSync)
+	s.events.wait(t, "switch-in-sync", 2)
+	s.settled(4, 2)
 	tor.has(job)
+	if got := s.traffic.count(); got.pushes != 1 || got.updates != len(entries(t, job)) {
+		t.Errorf("%+v", got)
+	}
+	s.traffic.reset()
+	tor.push(id, p4v1.SetForwardingPipelineConfigRequest_RECONCILE_AND_COMMIT, program) // which keeps all, and so does the way back
+	s.events.wait(t, "pipeline-pushed", 3)
+	s.events.wait(t, "switch-in-sync", 3)
+	s.settled(4, 2)
+	tor.has(job)
+	if got := s.traffic.count(); got.pushes != 1 || got.updates != 0 {
+		t.Errorf("%+v", got)
+	}
 	if s.events.of("switch-away") != 0 {
 		t.Errorf("events: %s", s.events)
 	}
