@@ -34,6 +34,11 @@ func TestReboot(t *testing.T) {
 		}
 		tor.start()
 		begin := time.Now()
+		// That it was in before the reboot counts for nothing.
+		for changed := s.Changed(); s.Await(deadline(t), 4, 2) != nil; changed = s.Changed() {
+			<-changed
+		}
+		tor.has(job)
 		s.wait(inSync)
 		took := time.Since(begin)
 		t.Logf("in sync %v after it listens", took)
