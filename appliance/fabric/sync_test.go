@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -163,9 +164,27 @@ func TestFastPath(t *testing.T) {
 		t.Errorf("updates, in their order (-want +got):\n%s", diff)
 	}
 
+	// A job leaves in the reverse order, the doors first.
+	s.traffic.reset()
+	s.RemoveJob(1)
+	s.SetJob(newJob(3, 1))
+	s.settled(3, 1)
+	tor.has(newJob(3, 1))
+	var left []string
+	for _, u := range s.traffic.updates() {
+		if words := strings.Fields(u); words[0] == "DELETE" {
+			left = append(left, words[1])
+		}
+	}
+	want = append(slices.Repeat([]string{"member"}, 8), "job", "region", "uplink", "publish", "group", "multicast")
+	if diff := cmp.Diff(want, left); diff != "" {
+		t.Errorf("deletions, in their order (-want +got):\n%s", diff)
+	}
+	next = newJob(3, 1)
+
 	s.traffic.reset()
 	var many []pipeline.Job
-	s.RemoveJob(1)
+	s.RemoveJob(3)
 	for id := uint16(10); id < 110; id++ {
 		j := newJob(id, 1)
 		j.Region = nil
