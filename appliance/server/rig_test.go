@@ -25,8 +25,10 @@ import (
 	v1 "spillway/appliance/api/spillway/v1"
 	"spillway/appliance/certs"
 	"spillway/appliance/events"
+	"spillway/appliance/jobs"
 	"spillway/appliance/refusal"
 	"spillway/appliance/server"
+	"spillway/xdp"
 )
 
 // TestMain fails when goroutines or files are left at the end.
@@ -50,12 +52,14 @@ const patience = 15 * time.Second
 // rig is a server on real sockets, with a manager of jobs and an aggregator behind it.
 type rig struct {
 	*server.Server
-	config server.Config
-	events *events.Log
-	node   *node
-	dir    string
-	lab    *certs.Authority
-	log    *record
+	config     server.Config
+	events     *events.Log
+	node       *node
+	jobs       *jobs.Manager
+	aggregator *xdp.Aggregator
+	dir        string
+	lab        *certs.Authority
+	log        *record
 
 	stop    context.CancelFunc
 	stopped chan error
@@ -123,8 +127,8 @@ func start(t testing.TB, change func(*server.Config)) *rig {
 	if err := lab.Write(dir, false); err != nil {
 		t.Fatal(err)
 	}
-	manager := newManager(t, dir, r.events)
-	r.node.manager = manager
+	manager, aggregator := newManager(t, dir, r.events)
+	r.node.manager, r.jobs, r.aggregator = manager, manager, aggregator
 	r.config = server.Config{
 		Jobs: manager, Node: r.node, Events: r.events,
 		Socket: filepath.Join(dir, "s"), Listen: "127.0.0.1:0",
@@ -295,15 +299,16 @@ func wantRefusal(t testing.TB, err error, reason refusal.Reason, words ...string
 
 // node answers with what the manager of jobs has, and with what a test sets.
 type node struct {
-	manager  interface{ Capacity() *v1.Capacity }
+	manager  *jobs.Manager
 	diagnose func(ctx context.Context, job string) (*v1.DiagnoseResponse, error)
 }
 
 func (n *node) Node(context.Context) (*v1.GetNodeResponse, error) {
 	return &v1.GetNodeResponse{Name: "agg0", Capacity: n.manager.Capacity()}, nil
 }
-func (n *node) Workers(context.Context, string) (*v1.ListWorkersResponse, error) {
-	return &v1.ListWorkersResponse{}, nil
+func (n *node) Workers(_ context.Context, job string) (*v1.ListWorkersResponse, error) {
+	workers, err := n.manager.Workers(job)
+	return &v1.ListWorkersResponse{Workers: workers}, err
 }
 func (n *node) Slots(context.Context, *v1.ListSlotsRequest) (*v1.ListSlotsResponse, error) {
 	return &v1.ListSlotsResponse{}, nil
