@@ -183,7 +183,7 @@ func (d *daemon) startJobs(homes []home) error {
 		return err
 	}
 	of := jobs.Config{
-		Ledger: ledgerConfig(c), Defaults: defaults(c), State: c.State, FirstPort: config.FirstHomePort, Ports: config.HomePorts, MTU: mtu,
+		Ledger: ledgerConfig(c), Defaults: defaults(c), State: c.State, FirstPort: config.FirstHomePort, Ports: config.HomePorts, HomePorts: c.Aggregator.Ports, MTU: mtu,
 		Aggregator: d.plane, Paths: &paths{d.interfaces}, Events: d.events, Log: d.log,
 	}
 	if c.Switch != nil {

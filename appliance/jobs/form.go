@@ -155,7 +155,7 @@ func (m *Manager) propose(old *store.Job, calls []*call) (*store.Job, error) {
 	home := calls[0].path.Home
 	switch {
 	case m.config.Switch == nil:
-		running.Home, running.HomePorts = netip.AddrPortFrom(home, m.config.FirstPort), m.config.Ports
+		running.Home, running.HomePorts = netip.AddrPortFrom(home, m.config.FirstPort), m.homePorts(m.config.Ports)
 	case !running.Multicast:
 		m.direct(running, home, "")
 	default:
@@ -164,9 +164,17 @@ func (m *Manager) propose(old *store.Job, calls []*call) (*store.Job, error) {
 	return &record, nil
 }
 
+// homePorts is how many of so many ports one job's home has.
+func (m *Manager) homePorts(there uint16) uint16 {
+	if most := m.config.HomePorts; most != 0 {
+		return min(most, there)
+	}
+	return there
+}
+
 // through has a generation go through the ToR, if the ToR can be told where everybody is.
 func (m *Manager) through(running *store.Generation, home netip.Addr) {
-	running.Home, running.HomePorts, running.Through = netip.AddrPortFrom(home, pipeline.FirstPort), pipeline.Ports, true
+	running.Home, running.HomePorts, running.Through = netip.AddrPortFrom(home, pipeline.FirstPort), m.homePorts(pipeline.Ports), true
 	host, ok := m.config.Switch.Host(home)
 	if !ok {
 		m.direct(running, home, fmt.Sprintf("past the ToR: the aggregator's address %s is not among the hosts of the switch in the configuration", home))
@@ -189,7 +197,7 @@ func (m *Manager) through(running *store.Generation, home netip.Addr) {
 func (m *Manager) direct(running *store.Generation, home netip.Addr, reason string) {
 	beyond := m.config.Ports - pipeline.Ports
 	running.Home = netip.AddrPortFrom(home, pipeline.FirstPort+pipeline.Ports)
-	running.HomePorts = 1 << (bits.Len16(beyond) - 1)
+	running.HomePorts = m.homePorts(1 << (bits.Len16(beyond) - 1))
 	running.Through, running.Multicast, running.Reason = false, false, reason
 	running.HomePort, running.HomeMAC = 0, pipeline.MAC{}
 	for rank := range running.Members {

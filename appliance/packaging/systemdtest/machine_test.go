@@ -25,11 +25,16 @@ func TestMain(m *testing.M) {
 	var err error
 	switch mode {
 	case "":
-		os.Exit(m.Run())
+		os.Exit(runTests(m))
 	case "machine":
 		var o bootOrder
 		if err = json.Unmarshal([]byte(order), &o); err == nil {
 			err = holdMachine(o)
+		}
+	case "worker":
+		var o workerOrder
+		if err = json.Unmarshal([]byte(order), &o); err == nil {
+			err = beWorker(o)
 		}
 	default:
 		err = fmt.Errorf("mode %q", mode)
@@ -38,6 +43,24 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", mode, err)
 		os.Exit(1)
 	}
+}
+
+// packageDir is where the tests' packages are.
+var packageDir string
+
+func runTests(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "spillway-systemdtest-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	packageDir = dir
+	code := m.Run()
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }
 
 // machine is a booted Debian.
@@ -83,6 +106,13 @@ func newMachine(t *testing.T, network *network) *machine {
 		}
 	}()
 	t.Cleanup(func() {
+		if t.Failed() && m.leader != 0 {
+			t.Logf("the service's journal:\n%s", m.journal(60))
+			for _, command := range []string{"counters", "doctor", "workers train"} {
+				out, err := m.try("spillctl", strings.Fields(command)...)
+				t.Logf("spillctl %s: %v\n%s", command, err, out)
+			}
+		}
 		must(t, stdin.Close())
 		for range boots { // until the process has ended its output
 		}
