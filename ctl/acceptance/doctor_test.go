@@ -3,8 +3,10 @@ package acceptance
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -316,20 +318,22 @@ func TestDetached(t *testing.T) {
 func (l *lab) detachAll() {
 	l.t.Helper()
 	detached := 0
-	entries, err := os.ReadDir(l.pins())
-	l.must(err)
-	for _, entry := range entries {
-		at, err := link.LoadPinnedLink(l.pins()+"/"+entry.Name(), nil)
+	l.must(filepath.WalkDir(l.pins(), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		at, err := link.LoadPinnedLink(path, nil)
 		if err != nil {
-			continue // a map or a program
+			return nil // a map or a program
 		}
-		if info, err := at.Info(); err == nil && info.XDP() != nil {
-			l.must(at.Detach())
-			detached++
+		defer at.Close()
+		if info, err := at.Info(); err != nil || info.XDP() == nil {
+			return err
 		}
-		l.must(at.Close())
-	}
+		detached++
+		return at.Detach()
+	}))
 	if detached == 0 {
-		l.t.Fatalf("no XDP link among %v", entries)
+		l.t.Fatal("no XDP link is pinned")
 	}
 }
