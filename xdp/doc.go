@@ -13,5 +13,5 @@
 // (-mcpu=v3, 5.1); Load probes nothing and lets the verifier speak.
 package xdp
 
-//go:generate go tool bpf2go -go-package xdp -output-stem aggregator -type job -type member_key -type member -type slot -type replica -type job_counters -target bpfel,bpfeb aggregator bpf/aggregator.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror
+//go:generate go tool bpf2go -go-package xdp -output-stem aggregator -type job -type member_key -type member -type slot -type replica -type activity -type job_counters -target bpfel,bpfeb aggregator bpf/aggregator.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror
 //go:generate go tool bpf2go -go-package xdp -output-stem bench -no-global-types -target bpfel,bpfeb bench bpf/bench.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror

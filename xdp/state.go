@@ -1,9 +1,14 @@
 package xdp
 
 import (
-	"errors"
+	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"spillway/wire"
 )
@@ -24,15 +29,118 @@ type SlotState struct {
 type MemberState struct {
 	Addr    netip.Addr
 	Bits    uint64
-	Packets uint64
+	Packets uint64        // those that carried its bits only, whatever was done with them
 	Silent  time.Duration // since the last of them; exact to a few milliseconds, and meaningless without packets
 }
 
-// Slots returns the slots of a job that hold a chunk, by index.
-func (a *Aggregator) Slots(job uint16) ([]SlotState, error) { return nil, errors.ErrUnsupported }
+// Jobs returns the jobs that are installed, by id, those of processes before this one included. Members of jobs with a
+// multicast group have neither MAC nor interface, because the maps do not keep them.
+func (a *Aggregator) Jobs() []Job {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var jobs []Job
+	for _, id := range slices.Sorted(maps.Keys(a.jobs)) {
+		jobs = append(jobs, a.jobs[id].job.clone())
+	}
+	return jobs
+}
+
+// clone shares nothing with j.
+func (j *Job) clone() Job {
+	c := *j
+	c.Members = slices.Clone(j.Members)
+	for i := range c.Members {
+		c.Members[i].MAC = slices.Clone(c.Members[i].MAC)
+	}
+	if j.Place != nil {
+		place := *j.Place
+		c.Place = &place
+	}
+	return c
+}
+
+// find returns what is installed as a job, which does not change any more.
+func (a *Aggregator) find(job uint16) (*installed, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	in := a.jobs[job]
+	if in == nil {
+		return nil, fmt.Errorf("job %d: %w", job, ErrNoJob)
+	}
+	return in, nil
+}
+
+// Slots returns the slots of a job that hold a chunk, by index, each as it is between two packets. It takes
+// the lock of every slot of the ring for as long as copying 40 bytes lasts, and some 200 ns of this process for each.
+func (a *Aggregator) Slots(job uint16) ([]SlotState, error) {
+	in, err := a.find(job)
+	if err != nil {
+		return nil, err
+	}
+	base := a.config.Slots.base(in.class) + in.slots.first
+	tenant := tenantOf(job, in.job.Generation)
+	var states []SlotState
+	var claimed []uint64
+	for i := range in.slots.count {
+		var s aggregatorSlot
+		if err := a.objects.Slots.LookupWithFlags(base+i, &s, ebpf.LookupLock); err != nil {
+			return nil, fmt.Errorf("read slot %d of job %d: %w", i, job, err)
+		}
+		if s.Tenant != tenant {
+			continue
+		}
+		states = append(states, SlotState{
+			Index: i, Seq: s.Seq, Bitmap: s.Bitmap, Elements: int(s.Elems), Op: wire.Op(s.Op), Flags: wire.Flags(s.Flags), Complete: s.Complete != 0,
+		})
+		claimed = append(claimed, s.Claimed)
+	}
+	now, err := coarseTime()
+	if err != nil {
+		return nil, err
+	}
+	for i := range states {
+		states[i].Age = now - time.Duration(claimed[i])
+	}
+	return states, nil
+}
 
 // Members returns the members of a job, in the order in which AddJob was given them.
-func (a *Aggregator) Members(job uint16) ([]MemberState, error) { return nil, errors.ErrUnsupported }
+func (a *Aggregator) Members(job uint16) ([]MemberState, error) {
+	in, err := a.find(job)
+	if err != nil {
+		return nil, err
+	}
+	var perCPU []aggregatorJobCounters
+	if err := a.objects.Counters.Lookup(uint32(job), &perCPU); err != nil {
+		return nil, fmt.Errorf("read what the members of job %d sent: %w", job, err)
+	}
+	now, err := coarseTime()
+	if err != nil {
+		return nil, err
+	}
+	states := make([]MemberState, len(in.job.Members))
+	for i, m := range in.job.Members {
+		var last uint64
+		states[i] = MemberState{Addr: m.Addr, Bits: m.Bits}
+		for _, c := range perCPU {
+			states[i].Packets += c.Member[i].Packets
+			last = max(last, c.Member[i].Last)
+		}
+		states[i].Silent = now - time.Duration(last)
+	}
+	return states, nil
+}
 
-// Jobs returns the jobs that are installed, by id. Members of jobs with a multicast group have neither MAC nor interface.
-func (a *Aggregator) Jobs() []Job { return nil }
+// tenantOf is tenant_of of bpf/maps.h; TestSlots holds it to that.
+func tenantOf(job uint16, generation uint8) uint32 {
+	return uint32(job)<<16 | uint32(generation)<<8 | 1
+}
+
+// coarseTime is the clock of bpf_ktime_get_coarse_ns.
+func coarseTime() (time.Duration, error) {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &t); err != nil {
+		return 0, fmt.Errorf("read the coarse clock: %w", err)
+	}
+	return time.Duration(t.Nano()), nil
+}

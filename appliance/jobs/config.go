@@ -2,7 +2,10 @@ package jobs
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"math/bits"
 	"net"
 	"net/netip"
 	"time"
@@ -11,6 +14,7 @@ import (
 	"spillway/appliance/events"
 	"spillway/appliance/ledger"
 	"spillway/p4/pipeline"
+	"spillway/wire"
 	"spillway/xdp"
 )
 
@@ -55,11 +59,11 @@ type Path struct {
 
 // Defaults is what jobs get that do not ask for something else.
 type Defaults struct {
-	// Window is W; 0 is 255.
+	// Window is W; 0 is DefaultWindow.
 	Window uint32
-	// Elements is E; 0 is the most that the MTU and, with a part of its memory, the ToR can do, up to 256.
+	// Elements bounds the E that is chosen; 0 is DefaultElements.
 	Elements uint32
-	// Tor is how jobs use the ToR's memory; unspecified is none. TorSlots is the size of a private region; 0 is one for each chunk in flight.
+	// Tor is how jobs use the ToR's memory; unspecified is none. TorSlots is the size of a private region, a power of two; 0 is one for each chunk in flight.
 	Tor      v1.TorUse
 	TorSlots uint32
 	// Publication is how results reach the workers; unspecified is multicast where there are groups, and else unicast.
@@ -68,19 +72,28 @@ type Defaults struct {
 	Grace time.Duration
 }
 
-// DefaultGrace is how long a job is kept without any worker unless told otherwise.
-const DefaultGrace = 10 * time.Minute
+// What jobs get unless told otherwise.
+const (
+	DefaultWindow   = 255
+	DefaultElements = 256
+	DefaultGrace    = 10 * time.Minute
+	DefaultPriority = 64
+	DefaultMinRTO   = time.Millisecond
+	DefaultMaxRTO   = 250 * time.Millisecond
+	DefaultSilence  = 30 * time.Second
+)
 
 // Config is what a Manager must be told.
 type Config struct {
-	// Ledger is what there is to give, with the quotas. What the ToR has is left out: it is asked.
+	// Ledger is what there is to give, with the quotas. How many slots the ToR has is not in it: the ToR is asked.
 	Ledger ledger.Config
 	// Defaults are for what jobs leave open.
 	Defaults Defaults
 	// State is the path of the file that keeps the jobs over a restart.
 	State string
-	// FirstPort and Ports are the UDP ports that the aggregator listens on, as in xdp.Config. With a ToR they must begin at pipeline.FirstPort, and be
-	// twice pipeline.Ports at least: those of the ToR's block for jobs that go through it, and as many beyond it for those that go past it.
+	// FirstPort and Ports are the UDP ports that the aggregator listens on, as in xdp.Config; zeros are pipeline.FirstPort and 64. With a ToR they must begin
+	// at pipeline.FirstPort, and be twice pipeline.Ports at least: those of the ToR's block for jobs that go through it, and as many beyond it for those that
+	// go past it.
 	FirstPort, Ports uint16
 	// MTU is the least of the interfaces that lead to workers, in bytes of an IP packet.
 	MTU int
@@ -99,4 +112,105 @@ type Config struct {
 	// Events and Log may be nil.
 	Events *events.Log
 	Log    *slog.Logger
+}
+
+// withDefaults fills in what may be left out.
+func (c Config) withDefaults() Config {
+	if c.Defaults.Window == 0 {
+		c.Defaults.Window = DefaultWindow
+	}
+	if c.Defaults.Elements == 0 {
+		c.Defaults.Elements = DefaultElements
+	}
+	if c.Defaults.Tor == v1.TorUse_TOR_USE_UNSPECIFIED {
+		c.Defaults.Tor = v1.TorUse_TOR_USE_NONE
+	}
+	if c.Defaults.Publication == v1.Publication_PUBLICATION_UNSPECIFIED {
+		c.Defaults.Publication = v1.Publication_PUBLICATION_UNICAST
+		if c.Ledger.Groups.IsValid() {
+			c.Defaults.Publication = v1.Publication_PUBLICATION_MULTICAST
+		}
+	}
+	if c.Defaults.Grace == 0 {
+		c.Defaults.Grace = DefaultGrace
+	}
+	if c.FirstPort == 0 {
+		c.FirstPort = pipeline.FirstPort
+	}
+	if c.Ports == 0 {
+		c.Ports = 2 * pipeline.Ports
+	}
+	if c.Patience == 0 {
+		c.Patience = 2 * time.Second
+	}
+	if c.Heartbeat == 0 {
+		c.Heartbeat = 2 * time.Second
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// validate says everything that is wrong with the configuration, joined into one error.
+func (c Config) validate() error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Aggregator == nil || c.Paths == nil || c.State == "" {
+		wrong("no aggregator, no paths or no state file")
+	}
+	if least := packetBytes(wire.MinElements); c.MTU < least {
+		wrong("an MTU of %d does not carry a chunk of %d elements: want %d at least", c.MTU, wire.MinElements, least)
+	}
+	if bits.OnesCount16(c.Ports) != 1 || int(c.FirstPort)+int(c.Ports) > 1<<16 {
+		wrong("%d ports from %d on: want a power of two of them below 65536", c.Ports, c.FirstPort)
+	}
+	if first, last := c.Ledger.FirstWorkerPort, c.Ledger.LastWorkerPort; uint32(first) < uint32(c.FirstPort)+uint32(c.Ports) && c.FirstPort <= last {
+		wrong("worker ports %d to %d are among those that the aggregator listens on, %d to %d", first, last, c.FirstPort, uint32(c.FirstPort)+uint32(c.Ports)-1)
+	}
+	d := c.Defaults
+	if d.Window > maxWindow {
+		wrong("window %d: want at most %d", d.Window, maxWindow)
+	}
+	if d.Elements > wire.MaxElements || d.Elements%wire.ElementStep != 0 {
+		wrong("elements %d: want a multiple of %d up to %d", d.Elements, wire.ElementStep, wire.MaxElements)
+	}
+	if d.TorSlots&(d.TorSlots-1) != 0 {
+		wrong("tor_slots %d: want a power of two", d.TorSlots)
+	}
+	if d.Grace < minGrace || d.Grace > maxGrace {
+		wrong("grace %v: want %v to %v", d.Grace, minGrace, maxGrace)
+	}
+	if d.Publication == v1.Publication_PUBLICATION_MULTICAST && !c.Ledger.Groups.IsValid() {
+		wrong("publication is multicast, and there are no groups: write groups: 239.77.0.0/16, for example")
+	}
+	c.validateTor(wrong)
+	return errors.Join(errs...)
+}
+
+// validateTor looks at what only a ToR needs, and what needs one.
+func (c Config) validateTor(wrong func(string, ...any)) {
+	uses := c.Defaults.Tor != v1.TorUse_TOR_USE_NONE
+	switch {
+	case c.Switch == nil && uses:
+		wrong("jobs use the ToR unless they say otherwise, and there is no switch in the configuration: write tor: none, or add the switch")
+	case c.Switch == nil:
+	case c.FirstPort != pipeline.FirstPort || c.Ports < 2*pipeline.Ports:
+		wrong("%d ports from %d on: with a switch the aggregator must listen on %d from %d on at least, half of them for jobs that go past the switch",
+			c.Ports, c.FirstPort, 2*pipeline.Ports, pipeline.FirstPort)
+	case !isUnicast(c.TorAddress):
+		wrong("the switch's own address %q is not an IPv4 unicast address", c.TorAddress)
+	case uses && !c.Ledger.Groups.IsValid():
+		wrong("jobs use the ToR unless they say otherwise, which publishes to multicast groups, and there are none: write groups: 239.77.0.0/16, for example")
+	}
+}
+
+// packetBytes is the length of an IP packet of a chunk.
+func packetBytes(elements int) int { return 20 + 8 + wire.HeaderSize + wire.ElementSize*elements }
+
+func isUnicast(a netip.Addr) bool {
+	return a.Is4() && !a.IsMulticast() && !a.IsUnspecified() && a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }
