@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
 
 	"spillway/wire"
 )
@@ -29,7 +30,8 @@ func (a *Aggregator) maps() map[string]**ebpf.Map {
 
 // programs are the aggregator's by name.
 func (a *Aggregator) programs() map[string]**ebpf.Program {
-	return map[string]**ebpf.Program{"aggregator": &a.objects.Aggregator, "replicator": &a.objects.Replicator}
+	o := &a.objects.aggregatorPrograms
+	return map[string]**ebpf.Program{"aggregator": &o.Aggregator, "replicator": &o.Replicator, "clock": &o.Clock}
 }
 
 // adopt makes an aggregator of what is pinned, which is of this build's layout and of the sizes asked for. Pinned programs
@@ -232,24 +234,28 @@ func (a *Aggregator) readAttachments(p *pins) error {
 		if at.link == nil {
 			continue // a process ended inside Attach or Withdraw, and the next Attach or Withdraw finds what is there
 		}
-		info, err := at.link.Info()
+		linked, err := at.linked()
 		if err != nil {
 			return fmt.Errorf("interface %d: %w", ifindex, err)
 		}
-		if info.XDP() == nil {
-			return damaged("link", fmt.Errorf("that of interface %d is no XDP link", ifindex))
-		}
-		if info.XDP().Ifindex != 0 {
+		if linked {
 			if at.mode = Native; at.record.Netns == here {
 				at.mode = at.presentMode()
 			}
 			continue
 		}
-		slog.Warn("an interface that the aggregator was on is gone", "ifindex", ifindex)
-		if err := errors.Join(at.link.Unpin(), at.close(), p.forget(ifindex)); err != nil {
-			return fmt.Errorf("forget interface %d, which is gone: %w", ifindex, err)
+		err = errors.Join(at.link.Unpin(), at.link.Close())
+		at.link = nil
+		if _, gone := netlink.LinkByIndex(ifindex); gone == nil && at.record.Netns == here {
+			slog.Warn("the aggregator was taken off an interface by somebody else", "ifindex", ifindex)
+		} else {
+			slog.Warn("an interface that the aggregator was on is gone", "ifindex", ifindex)
+			delete(attached, ifindex)
+			err = errors.Join(err, p.forget(ifindex))
 		}
-		delete(attached, ifindex)
+		if err != nil {
+			return fmt.Errorf("forget the link of interface %d: %w", ifindex, err)
+		}
 	}
 	return nil
 }

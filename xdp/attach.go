@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -29,7 +28,7 @@ type Attachment struct {
 	Mode    Mode
 }
 
-// attachment is the program on one interface. It costs a netlink socket and a socket for the NIC's filters, which
+// attachment is the program on one interface. It costs a netlink socket, and two more where the NIC has filters; they
 // belong to the interface's network namespace, so that it can be taken off from any thread.
 type attachment struct {
 	ifindex int
@@ -37,7 +36,7 @@ type attachment struct {
 	link    link.Link // nil: not there yet, or not any more
 	record  attachmentRecord
 	handle  *netlink.Handle // nil: not entered yet
-	nic     *steering.NIC   // likewise
+	nic     *steering.NIC   // nil: likewise, or it has no filters
 }
 
 // Attach puts the program on the interface of the current network namespace
@@ -69,7 +68,7 @@ func (a *Aggregator) Attach(ifindex int) (Mode, error) {
 	return at.mode, nil
 }
 
-// enter opens the sockets of the interface's network namespace, which must be the thread's.
+// enter opens netlink in the interface's network namespace, which must be the thread's.
 func (at *attachment) enter() error {
 	netns, err := netnsCookie()
 	if err != nil {
@@ -84,11 +83,6 @@ func (at *attachment) enter() error {
 	if at.handle == nil {
 		if at.handle, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
 			return fmt.Errorf("open netlink: %w", err)
-		}
-	}
-	if at.nic == nil {
-		if at.nic, err = steering.Open(at.ifindex); err != nil {
-			return err
 		}
 	}
 	return nil
@@ -172,67 +166,26 @@ func (at *attachment) presentMode() Mode {
 	return Native
 }
 
-// vacate makes sure that no other XDP program is on the interface.
-func (a *Aggregator) vacate(at *attachment) error {
-	present, err := at.handle.LinkByIndex(at.ifindex)
-	if err != nil {
-		return err
-	}
-	xdp := present.Attrs().Xdp
-	if xdp == nil || !xdp.Attached {
-		return nil
-	}
-	name := present.Attrs().Name
-	foreign := &ForeignError{
-		Where: "interface " + name,
-		What:  fmt.Sprintf("runs another XDP program, id %d", xdp.ProgId),
-		Do:    fmt.Sprintf("take that off (`ip link set dev %s xdp off`, or `bpftool link detach` if a link holds it), or set aggregator.upgrade to have it replaced", name),
-	}
-	if a.takeover != TakeOver {
-		return foreign
-	}
-	flags := map[uint32]int{nl.XDP_ATTACHED_DRV: nl.XDP_FLAGS_DRV_MODE, nl.XDP_ATTACHED_SKB: nl.XDP_FLAGS_SKB_MODE}[xdp.AttachMode]
-	if err := netlink.LinkSetXdpFdWithFlags(present, -1, flags); err == nil {
-		slog.Warn("another's XDP program was taken off the interface", "interface", name, "program", xdp.ProgId)
-		return nil
-	}
-	// A link holds it. Only who has CAP_SYS_ADMIN may open another's.
-	if err := breakLink(at.ifindex, ebpf.ProgramID(xdp.ProgId)); err != nil {
-		foreign.Do = fmt.Sprintf("as root, find its link with `bpftool link` and `bpftool link detach` it (this process tried: %v)", err)
-		return foreign
-	}
-	slog.Warn("another's XDP link was taken off the interface", "interface", name, "program", xdp.ProgId)
-	return nil
-}
-
-// breakLink detaches whatever link holds the program on the interface.
-func breakLink(ifindex int, program ebpf.ProgramID) error {
-	links := new(link.Iterator)
-	defer links.Close()
-	for links.Next() {
-		info, err := links.Link.Info()
-		if err != nil || info.XDP() == nil || info.Program != program || info.XDP().Ifindex != uint32(ifindex) {
-			continue // another kind of link, or gone meanwhile
-		}
-		return links.Link.Detach()
-	}
-	if err := links.Err(); err != nil {
-		return err
-	}
-	return errors.New("no link of that program was found")
-}
-
 // steer keeps each home port on one queue where the NIC can. It is for speed alone, so a failure is no more than a warning.
 func (a *Aggregator) steer(at *attachment) {
-	changes, err := at.nic.Steer(a.config.FirstPort, a.config.Ports, func(c steering.Changes) error {
-		if c.Rules > 0 {
-			at.record.Flags |= recordSteered
+	var changes steering.Changes
+	nic, err := steering.Open(at.ifindex)
+	if err == nil {
+		changes, err = nic.Steer(a.config.FirstPort, a.config.Ports, func(c steering.Changes) error {
+			if c.Rules > 0 {
+				at.record.Flags |= recordSteered
+			}
+			if c.Ntuple {
+				at.record.Flags |= recordNtuple
+			}
+			return a.keepRecord(at)
+		})
+		if at.nic == nil && at.record.Flags&(recordSteered|recordNtuple) != 0 {
+			at.nic = nic // to undo it from any thread
+		} else {
+			err = errors.Join(err, nic.Close())
 		}
-		if c.Ntuple {
-			at.record.Flags |= recordNtuple
-		}
-		return a.keepRecord(at)
-	})
+	}
 	switch {
 	case err != nil:
 		slog.Warn("the NIC's filters were not set: packets of a chunk may meet on several queues, which is slower", "ifindex", at.ifindex, "error", err)
@@ -267,26 +220,11 @@ func (a *Aggregator) takeOff(at *attachment) error {
 
 // detach takes all off the interface that the record and the link say is there. What is gone already is no error.
 func (at *attachment) detach(firstPort, ports uint16) error {
+	present, err := at.present()
+	if err != nil {
+		return err
+	}
 	var errs []error
-	present := true
-	if at.link != nil {
-		info, err := at.link.Info()
-		if err != nil {
-			return err
-		}
-		// A link outlives its interface, and then has none.
-		present = info.XDP() == nil || info.XDP().Ifindex != 0
-	}
-	if present {
-		if err := at.enter(); err != nil {
-			return err
-		}
-		if _, err := at.handle.LinkByIndex(at.ifindex); errors.As(err, new(netlink.LinkNotFoundError)) {
-			present = false
-		} else if err != nil {
-			return err
-		}
-	}
 	if at.link != nil {
 		if err := at.link.Detach(); err != nil {
 			errs = append(errs, fmt.Errorf("take the XDP program off: %w", err))
@@ -294,9 +232,7 @@ func (at *attachment) detach(firstPort, ports uint16) error {
 	}
 	if present {
 		errs = append(errs, at.detachReplicator())
-		errs = append(errs, at.nic.Restore(firstPort, ports, steering.Changes{
-			Rules: int(at.record.Flags & recordSteered), Ntuple: at.record.Flags&recordNtuple != 0,
-		}))
+		errs = append(errs, at.unsteer(firstPort, ports))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -307,6 +243,58 @@ func (at *attachment) detach(firstPort, ports uint16) error {
 		}
 	}
 	return nil
+}
+
+// unsteer undoes steer.
+func (at *attachment) unsteer(firstPort, ports uint16) (err error) {
+	changes := steering.Changes{Rules: int(at.record.Flags & recordSteered), Ntuple: at.record.Flags&recordNtuple != 0}
+	if changes == (steering.Changes{}) {
+		return nil
+	}
+	if at.nic == nil {
+		if at.nic, err = steering.Open(at.ifindex); err != nil {
+			return err
+		}
+	}
+	return at.nic.Restore(firstPort, ports, changes)
+}
+
+// present opens what it takes to change the interface, and reports whether there is one. It may be in another network namespace
+// than the thread, which is an error as long as the program is on it.
+func (at *attachment) present() (bool, error) {
+	if at.handle == nil {
+		linked, err := at.linked()
+		if err != nil {
+			return false, err
+		}
+		here, err := netnsCookie()
+		if err != nil {
+			return false, err
+		}
+		if !linked && at.record.Netns != 0 && at.record.Netns != here {
+			return false, nil
+		}
+		if err := at.enter(); err != nil {
+			return false, err
+		}
+	}
+	_, err := at.handle.LinkByIndex(at.ifindex)
+	if errors.As(err, new(netlink.LinkNotFoundError)) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// linked reports whether the program is on the interface. A link outlives its interface, and being detached by somebody.
+func (at *attachment) linked() (bool, error) {
+	if at.link == nil {
+		return false, nil
+	}
+	info, err := at.link.Info()
+	if err != nil {
+		return false, err
+	}
+	return info.XDP() != nil && info.XDP().Ifindex != 0, nil
 }
 
 // close gives up the process's handles. A link that is not pinned ends with its handle.
@@ -336,29 +324,4 @@ func (a *Aggregator) keepRecord(at *attachment) error {
 		return fmt.Errorf("write down what is done to interface %d (there is room for %d): %w", at.ifindex, maxAttachments, err)
 	}
 	return nil
-}
-
-func programID(p *ebpf.Program) (ebpf.ProgramID, error) {
-	info, err := p.Info()
-	if err != nil {
-		return 0, err
-	}
-	id, ok := info.ID()
-	if !ok {
-		return 0, errors.New("the kernel does not tell the program's id")
-	}
-	return id, nil
-}
-
-// netnsCookie names the thread's network namespace as no other until the next boot is named.
-func netnsCookie() (cookie uint64, err error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0, fmt.Errorf("open a socket to tell the network namespace by: %w", err)
-	}
-	defer func() { err = errors.Join(err, unix.Close(fd)) }()
-	if cookie, err = unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE); err != nil {
-		return 0, fmt.Errorf("read the network namespace's cookie (Linux 5.14): %w", err)
-	}
-	return cookie, nil
 }

@@ -183,7 +183,7 @@ func (d *daemon) startJobs(homes []home) error {
 		return err
 	}
 	of := jobs.Config{
-		Ledger: ledgerConfig(c), Defaults: defaults(c), State: c.State, FirstPort: config.FirstHomePort, Ports: config.HomePorts, MTU: mtu,
+		Ledger: ledgerConfig(c), Defaults: defaults(c), State: c.State, FirstPort: config.FirstHomePort, Ports: config.HomePorts, HomePorts: c.Aggregator.Ports, MTU: mtu,
 		Aggregator: d.plane, Paths: &paths{d.interfaces}, Events: d.events, Log: d.log,
 	}
 	if c.Switch != nil {
@@ -278,6 +278,11 @@ func (d *daemon) serve(ending context.Context, end context.CancelCauseFunc, relo
 	run(&api, ending, "api", d.server.Serve)
 
 	d.log.Info("ready", "name", d.config.NodeName(), "version", d.options.Version, "socket", d.config.API.Socket, "listen", d.server.Addr(), "took", time.Since(begun).Round(time.Millisecond))
+	how := "with a new data plane"
+	if d.plane.Adopted() {
+		how = "and took over the data plane"
+	}
+	d.events.Add(v1.EventLevel_EVENT_LEVEL_INFO, "daemon-started", "", nil, "spillwayd %s started %s", d.options.Version, how)
 	d.notify.say("%s", d.status())
 	d.notify.ready()
 	run(&parts, ending, "watchdog", func(ctx context.Context) error { return watchdog(ctx, d.liveness, d.notify, d.log) })

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"reflect"
 	"strings"
@@ -50,8 +51,26 @@ func (d *daemon) apply(fresh *config.Config) error {
 	if err := d.server.Reload(); err != nil {
 		return err
 	}
+	if err := d.jobs.Reconfigure(defaults(fresh), quota(fresh)); err != nil {
+		return fmt.Errorf("jobs: %w", err)
+	}
+	if d.fabric != nil && fresh.Switch != nil {
+		wanted := *d.config
+		wanted.Switch = fresh.Switch
+		list, err := hosts(&wanted, d.interfaces.list())
+		if err == nil {
+			err = d.fabric.SetHosts(list)
+		}
+		if err != nil {
+			return fmt.Errorf("switch.hosts: %w", err)
+		}
+		d.config.Switch.Hosts = fresh.Switch.Hosts
+	}
 	d.level.Set(level)
 	d.config.Log.Level = fresh.Log.Level
+	inForce := fresh.Jobs
+	inForce.Groups, inForce.WorkerPorts = d.config.Jobs.Groups, d.config.Jobs.WorkerPorts // which the account of what jobs hold is made for
+	d.config.Jobs = inForce
 	if keys := differing("", reflect.ValueOf(*d.config), reflect.ValueOf(*fresh)); len(keys) > 0 {
 		list := strings.Join(keys, ", ")
 		d.warnings.set("restart", "the configuration file differs from what is in force in %s: restart the daemon", list)
@@ -74,16 +93,17 @@ func differing(path string, a, b reflect.Value) []string {
 		return []string{path}
 	}
 	var keys []string
+	section := false
 	for i := range a.NumField() {
-		field := a.Type().Field(i)
-		key, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+		key, _, _ := strings.Cut(a.Type().Field(i).Tag.Get("yaml"), ",")
 		if key == "" {
-			return []string{path} // a value such as an address, not a section
+			continue // not in the file: where a value stands there, for example
 		}
-		if path != "" {
-			key = path + "." + key
-		}
-		keys = append(keys, differing(key, a.Field(i), b.Field(i))...)
+		section = true
+		keys = append(keys, differing(strings.TrimPrefix(path+"."+key, "."), a.Field(i), b.Field(i))...)
+	}
+	if !section { // a value that is made of parts, such as an address
+		return []string{path}
 	}
 	return keys
 }

@@ -66,7 +66,6 @@ func (f *Fabric) Describe(ctx context.Context, slots bool) (*v1.GetSwitchRespons
 	answer := &v1.GetSwitchResponse{
 		State: f.state, Reason: f.reason, Since: timestamppb.New(f.since), Target: f.config.Target,
 		P4Runtime: f.target.version, PipelineCookie: f.target.cookie, SlotsReadable: f.target.readable,
-		Primary:  f.state == syncing || f.state == inSync,
 		Sessions: f.totals.sessions, Pushes: f.totals.pushes, Repairs: f.totals.repairs,
 	}
 	if !f.target.checked.IsZero() {
@@ -76,7 +75,8 @@ func (f *Fabric) Describe(ctx context.Context, slots bool) (*v1.GetSwitchRespons
 		answer.Slots, answer.Elements = f.limits.Slots, uint32(f.limits.Elements)
 	}
 	if f.session != nil {
-		answer.ElectionId = f.session.ElectionID().String()
+		now, _ := f.session.Arbitration()
+		answer.ElectionId, answer.Primary = f.session.ElectionID().String(), now.Primary()
 	}
 	answer.Tables = f.tables(have)
 	answer.Groups = f.groups(have)
@@ -97,6 +97,13 @@ func (f *Fabric) readSlots(ctx context.Context, c *client.Client) ([]pipeline.Sl
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %v", patience))
 	defer cancel()
+	// All slots of a large ToR are half a second's work for it: several at once would keep it from answering for so long that it seems dead.
+	select {
+	case f.reading <- struct{}{}:
+		defer func() { <-f.reading }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	slots, err := pipeline.ReadSlots(ctx, c, f.info)
 	var each *client.BatchError
 	if errors.As(err, &each) && status.Code(err) == codes.Unimplemented {

@@ -49,14 +49,16 @@ type Fabric struct {
 	config Config
 	info   *p4info.Info
 	log    *slog.Logger
-	hosts  []pipeline.Item // what HostEntries makes of the hosts
-	places map[netip.Addr]pipeline.Host
 	// poke holds an element when something is wanted that may not be there.
-	poke    chan struct{}
+	poke chan struct{}
+	// reading holds an element while slots are read.
+	reading chan struct{}
 	running atomic.Bool
 
 	mu sync.Mutex // guards what follows; never held while the ToR is talked to
 	standing
+	hosts    []pipeline.Item // what HostEntries makes of the hosts
+	places   map[netip.Addr]pipeline.Host
 	session  *client.Client // nil: there is none
 	election client.ElectionID
 	limits   *pipeline.Limits
@@ -94,36 +96,16 @@ func New(config Config) (*Fabric, error) {
 	}
 	f := &Fabric{
 		config: config, info: config.Program.Info, log: config.Log.With("tor", config.Target), election: config.Election,
-		places: map[netip.Addr]pipeline.Host{}, poke: make(chan struct{}, 1),
+		poke: make(chan struct{}, 1), reading: make(chan struct{}, 1),
 		jobs: map[uint16]*job{}, accounts: map[uint8]*account{0: {begun: true}}, moved: make(chan struct{}),
 		standing: standing{
 			state: v1.SwitchState_SWITCH_STATE_AWAY, reason: "no session was opened yet", since: time.Now(), changed: make(chan struct{}), connecting: true,
 		},
 	}
-	updates, err := pipeline.HostEntries(f.info, config.Flood, config.Hosts...)
-	if err != nil {
-		return nil, fmt.Errorf("ToR: %w", err)
-	}
-	if f.hosts, err = pipeline.Items(f.info, updates); err != nil {
-		return nil, fmt.Errorf("ToR: hosts: %w", err)
-	}
-	seen := map[pipeline.Key]string{}
-	for _, item := range f.hosts {
-		if other, ok := seen[item.Key]; ok && other != item.Value {
-			return nil, fmt.Errorf("ToR: two hosts differ in what they want of %s: %s and %s", item.Key, other, item.Value)
-		}
-		seen[item.Key] = item.Value
-	}
-	for _, h := range config.Hosts {
-		f.places[h.Addr] = h
+	if err := f.setHosts(config.Hosts); err != nil {
+		return nil, err
 	}
 	return f, nil
-}
-
-// Host is the host with an address.
-func (f *Fabric) Host(addr netip.Addr) (pipeline.Host, bool) {
-	h, ok := f.places[addr]
-	return h, ok
 }
 
 // Limits is what the ToR can hold: what it said last, also while it is away; false before it was ever asked.

@@ -17,6 +17,7 @@ import (
 	v1 "spillway/appliance/api/spillway/v1"
 	"spillway/appliance/events"
 	"spillway/appliance/fabric"
+	"spillway/appliance/jobs"
 	"spillway/p4/client"
 	"spillway/p4/pipeline"
 )
@@ -154,6 +155,8 @@ func (j *journal) String() string {
 	}
 	return b.String()
 }
+
+var _ jobs.Switch = (*fabric.Fabric)(nil)
 
 // subject is a fabric that runs until the test ends, or until it is stopped.
 type subject struct {

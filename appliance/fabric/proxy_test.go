@@ -15,8 +15,27 @@ type proxy struct {
 
 	mu    sync.Mutex
 	conns []net.Conn
-	cut   bool          // new connections are closed at once
-	held  chan struct{} // closed: bytes flow; else they wait
+	cut   bool // new connections are closed at once
+	gates []*gate
+}
+
+// gate lets the bytes of some connections through, or not.
+type gate struct {
+	mu   sync.Mutex
+	open chan struct{} // closed: they flow
+}
+
+func newGate() *gate {
+	g := &gate{open: make(chan struct{})}
+	close(g.open)
+	return g
+}
+
+func (g *gate) wait() {
+	g.mu.Lock()
+	open := g.open
+	g.mu.Unlock()
+	<-open
 }
 
 func newProxy(t testing.TB, socket string) *proxy {
@@ -25,8 +44,7 @@ func newProxy(t testing.TB, socket string) *proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{t: t, to: socket, listener: listener, held: make(chan struct{})}
-	close(p.held)
+	p := &proxy{t: t, to: socket, listener: listener, gates: []*gate{newGate()}}
 	p.serving.Go(p.serve)
 	t.Cleanup(func() {
 		listener.Close()
@@ -56,14 +74,15 @@ func (p *proxy) serve() {
 			continue
 		}
 		p.conns = append(p.conns, near, far)
-		p.serving.Go(func() { p.copy(far, near) })
-		p.serving.Go(func() { p.copy(near, far) })
+		last := p.gates[len(p.gates)-1]
+		p.serving.Go(func() { last.copy(far, near) })
+		p.serving.Go(func() { last.copy(near, far) })
 		p.mu.Unlock()
 	}
 }
 
 // copy passes bytes on, when they may flow, until either end is closed.
-func (p *proxy) copy(to, from net.Conn) {
+func (g *gate) copy(to, from net.Conn) {
 	defer to.Close()
 	defer from.Close()
 	buffer := make([]byte, 1<<16)
@@ -72,10 +91,7 @@ func (p *proxy) copy(to, from net.Conn) {
 		if err != nil {
 			return
 		}
-		p.mu.Lock()
-		held := p.held
-		p.mu.Unlock()
-		<-held
+		g.wait()
 		if _, err := to.Write(buffer[:n]); err != nil {
 			return
 		}
@@ -98,16 +114,26 @@ func (p *proxy) plug() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cut = false
-	select {
-	case <-p.held:
-	default:
-		close(p.held)
+	for _, g := range p.gates {
+		g.mu.Lock()
+		select {
+		case <-g.open:
+		default:
+			close(g.open)
+		}
+		g.mu.Unlock()
 	}
 }
 
-// hold lets nothing through, without a word to either end.
-func (p *proxy) hold() {
+// hold lets nothing through, without a word to either end. Connections that are made later are free unless all are held.
+func (p *proxy) hold(all bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.held = make(chan struct{})
+	g := p.gates[len(p.gates)-1]
+	g.mu.Lock()
+	g.open = make(chan struct{})
+	g.mu.Unlock()
+	if !all {
+		p.gates = append(p.gates, newGate())
+	}
 }

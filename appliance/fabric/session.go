@@ -126,7 +126,8 @@ func (f *Fabric) next(id client.ElectionID) {
 // follow waits as backup for another notice. Where there is no primary, which nobody becomes by itself, it asks to be.
 func (f *Fabric) follow(ctx context.Context, c *client.Client, now client.Arbitration, changed <-chan struct{}, heart *time.Ticker, wait *backoff) error {
 	if now.Status == codes.NotFound {
-		f.become(backup, "there is no primary controller; this appliance asks to be")
+		f.doubt()
+		f.become(syncing, "there is no primary controller; this appliance asks to be")
 		// Two backups must not ask at once with the same id.
 		t := time.NewTimer(wait.delay())
 		defer t.Stop()

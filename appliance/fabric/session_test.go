@@ -34,6 +34,11 @@ func TestReboot(t *testing.T) {
 		}
 		tor.start()
 		begin := time.Now()
+		// That it was in before the reboot counts for nothing.
+		for changed := s.Changed(); s.Await(deadline(t), 4, 2) != nil; changed = s.Changed() {
+			<-changed
+		}
+		tor.has(job)
 		s.wait(inSync)
 		took := time.Since(begin)
 		t.Logf("in sync %v after it listens", took)
@@ -86,10 +91,24 @@ func TestPipelineGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	program.Cookie++
-	tor.push(id, program)
+	s.traffic.reset()
+	tor.push(id, p4v1.SetForwardingPipelineConfigRequest_VERIFY_AND_COMMIT, program) // which empties it
 	s.events.wait(t, "pipeline-pushed", 2)
-	s.wait(inSync)
+	s.events.wait(t, "switch-in-sync", 2)
+	s.settled(4, 2)
 	tor.has(job)
+	if got := s.traffic.count(); got.pushes != 1 || got.updates != len(entries(t, job)) {
+		t.Errorf("%+v", got)
+	}
+	s.traffic.reset()
+	tor.push(id, p4v1.SetForwardingPipelineConfigRequest_RECONCILE_AND_COMMIT, program) // which keeps all, and so does the way back
+	s.events.wait(t, "pipeline-pushed", 3)
+	s.events.wait(t, "switch-in-sync", 3)
+	s.settled(4, 2)
+	tor.has(job)
+	if got := s.traffic.count(); got.pushes != 1 || got.updates != 0 {
+		t.Errorf("%+v", got)
+	}
 	if s.events.of("switch-away") != 0 {
 		t.Errorf("events: %s", s.events)
 	}
@@ -203,7 +222,7 @@ func TestConnectionCut(t *testing.T) {
 	}
 }
 
-// A ToR that falls silent is noticed within two seconds and some, and a session that it has not seen the end of is no obstacle.
+// A ToR that falls silent is noticed within two seconds and some.
 func TestSilence(t *testing.T) {
 	tor := newTor(t)
 	cable := newProxy(t, tor.socket)
@@ -211,7 +230,7 @@ func TestSilence(t *testing.T) {
 	s.SetJob(newJob(1, 1))
 	s.settled(1, 1)
 	begin := time.Now()
-	cable.hold()
+	cable.hold(true)
 	s.wait(away)
 	took := time.Since(begin)
 	t.Logf("noticed after %v", took)
@@ -225,6 +244,28 @@ func TestSilence(t *testing.T) {
 	s.wait(inSync)
 	tor.has(newJob(1, 1))
 	if s.events.of("pipeline-pushed") != 1 {
+		t.Errorf("events: %s", s.events)
+	}
+}
+
+// The ToR has not noticed that the last session ended: its primary is this very appliance, which has a higher election id the next time.
+func TestOldSessionLingers(t *testing.T) {
+	tor := newTor(t)
+	cable := newProxy(t, tor.socket)
+	s := run(t, cable.target(), nil)
+	s.SetJob(newJob(1, 1))
+	s.settled(1, 1)
+	before := s.election()
+	cable.hold(false)
+	s.events.wait(t, "switch-back", 1)
+	s.wait(inSync)
+	if now := s.election(); now.Compare(before) <= 0 {
+		t.Errorf("the session after that with %v has %v", before, now)
+	}
+	s.SetJob(newJob(2, 1))
+	s.settled(2, 1)
+	tor.has(newJob(1, 1), newJob(2, 1))
+	if s.events.of("pipeline-pushed") != 1 || s.events.of("switch-backup") != 0 {
 		t.Errorf("events: %s", s.events)
 	}
 }

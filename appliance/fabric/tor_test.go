@@ -28,6 +28,8 @@ import (
 	"spillway/p4/client"
 	"spillway/p4/pipeline"
 	"spillway/p4/softtor"
+	"spillway/p4/vectors"
+	"spillway/wire"
 )
 
 // roleTor makes this program a software ToR, which reads its configuration from stdin and ends when that does.
@@ -130,6 +132,15 @@ func layPorts() error {
 		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name}, PeerName: "peer" + name}); err != nil {
 			return err
 		}
+		for _, end := range []string{name, "peer" + name} {
+			link, err := netlink.LinkByName(end)
+			if err != nil {
+				return err
+			}
+			if err := netlink.LinkSetUp(link); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -214,6 +225,42 @@ func (r *tor) content() map[pipeline.Key]string {
 	return out
 }
 
+// send sends a frame into a port.
+func (r *tor) send(port uint16, frame []byte) {
+	r.t.Helper()
+	sent := make(chan error)
+	r.calls <- func() { sent <- sendFrame(fmt.Sprintf("peerport%d", port), frame) }
+	if err := <-sent; err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func sendFrame(by string, frame []byte) error {
+	link, err := netlink.LinkByName(by)
+	if err != nil {
+		return err
+	}
+	socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0) // to send only
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Sendto(socket, frame, 0, &unix.SockaddrLinklayer{Ifindex: link.Attrs().Index}), unix.Close(socket))
+}
+
+// contribution is what a worker of a job sends for a chunk that rests in the first slot of the job's region and so many on.
+func contribution(j pipeline.Job, rank int, seq uint32) []byte {
+	f := vectors.Frame{
+		EthDst: vectors.MAC(homeMAC), EthSrc: vectors.MAC{2, 0, 0, 0, 0, byte(rank + 1)}, EtherType: 0x0800,
+		TTL: 64, Protocol: 17, Src: workerAddr(rank), Dst: homeAddr, SrcPort: j.WorkerPort, DstPort: j.Home.Port(), Checksum: vectors.Full,
+		Header: &wire.Header{
+			Version: wire.Version, Type: wire.Data, Op: wire.Sum, Job: j.ID, Generation: j.Generation, Priority: 64, Cookie: j.Cookie,
+			Seq: seq, Bitmap: 1 << rank, Elems: elements, Slot: j.Region.Base + uint16(seq)%j.Region.Slots,
+		},
+		Elements: make([]int32, elements),
+	}
+	return f.Bytes()
+}
+
 // meddle writes in the name of the primary, behind its back.
 func (r *tor) meddle(as client.ElectionID, updates ...*p4v1.Update) {
 	r.t.Helper()
@@ -231,7 +278,7 @@ func (r *tor) meddle(as client.ElectionID, updates ...*p4v1.Update) {
 }
 
 // push pushes a pipeline in the name of the primary.
-func (r *tor) push(as client.ElectionID, p client.Pipeline) {
+func (r *tor) push(as client.ElectionID, action p4v1.SetForwardingPipelineConfigRequest_Action, p client.Pipeline) {
 	r.t.Helper()
 	conn, err := grpc.NewClient(r.target(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -240,7 +287,7 @@ func (r *tor) push(as client.ElectionID, p client.Pipeline) {
 	defer conn.Close()
 	_, err = p4v1.NewP4RuntimeClient(conn).SetForwardingPipelineConfig(deadline(r.t), &p4v1.SetForwardingPipelineConfigRequest{
 		DeviceId: device, ElectionId: &p4v1.Uint128{High: as.High, Low: as.Low},
-		Action: p4v1.SetForwardingPipelineConfigRequest_VERIFY_AND_COMMIT,
+		Action: action,
 		Config: &p4v1.ForwardingPipelineConfig{P4Info: p.Info.Message(), Cookie: &p4v1.ForwardingPipelineConfig_Cookie{Cookie: p.Cookie}},
 	})
 	if err != nil {

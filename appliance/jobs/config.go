@@ -95,6 +95,8 @@ type Config struct {
 	// at pipeline.FirstPort, and be twice pipeline.Ports at least: those of the ToR's block for jobs that go through it, and as many beyond it for those that
 	// go past it.
 	FirstPort, Ports uint16
+	// HomePorts is how many of them one job's home has at most, a power of two; 0: as many as there are.
+	HomePorts uint16
 	// MTU is the least of the interfaces that lead to workers, in bytes of an IP packet.
 	MTU int
 	// Aggregator, Switch and Paths are what a job is made of. Switch is nil when there is no ToR.
@@ -167,6 +169,9 @@ func (c Config) validate() error {
 	}
 	if bits.OnesCount16(c.Ports) != 1 || int(c.FirstPort)+int(c.Ports) > 1<<16 {
 		wrong("%d ports from %d on: want a power of two of them below 65536", c.Ports, c.FirstPort)
+	}
+	if c.HomePorts&(c.HomePorts-1) != 0 {
+		wrong("%d ports for a job's home: want a power of two", c.HomePorts)
 	}
 	if first, last := c.Ledger.FirstWorkerPort, c.Ledger.LastWorkerPort; uint32(first) < uint32(c.FirstPort)+uint32(c.Ports) && c.FirstPort <= last {
 		wrong("worker ports %d to %d are among those that the aggregator listens on, %d to %d", first, last, c.FirstPort, uint32(c.FirstPort)+uint32(c.Ports)-1)

@@ -95,15 +95,24 @@ func (m *Manager) attempt(ctx context.Context, j *job) ([]*call, error) {
 	}
 	// Not before: a daemon that dies in between has told nobody, and the next one takes out what is not written down.
 	if err := m.store.Put(*record); err != nil {
-		return calls, errors.Join(notStored(j, err), m.uninstall(record))
+		return calls, errors.Join(notStored(j, err), m.undo(record))
 	}
 	if m.commit(j, record, calls) {
 		return calls, nil
 	}
-	if err := errors.Join(m.uninstall(record), m.putBack(old)); err != nil {
+	if err := errors.Join(m.undo(record), m.putBack(old)); err != nil {
 		return calls, errors.Join(errVanished, err)
 	}
 	return calls, errVanished
+}
+
+// undo takes out of the data plane what nobody has been told of. What the aggregator does not give up is harmless, as nobody knows its cookie, and in the way of
+// nobody: the job's next generation takes its place.
+func (m *Manager) undo(record *store.Job) error {
+	if m.config.Switch != nil {
+		m.config.Switch.RemoveJob(record.Allocation.ID)
+	}
+	return m.uninstall(record)
 }
 
 // conclude ends the generation that is running for the data plane though nobody takes part in it, and returns the job without it.
@@ -146,7 +155,7 @@ func (m *Manager) propose(old *store.Job, calls []*call) (*store.Job, error) {
 	home := calls[0].path.Home
 	switch {
 	case m.config.Switch == nil:
-		running.Home, running.HomePorts = netip.AddrPortFrom(home, m.config.FirstPort), m.config.Ports
+		running.Home, running.HomePorts = netip.AddrPortFrom(home, m.config.FirstPort), m.homePorts(m.config.Ports)
 	case !running.Multicast:
 		m.direct(running, home, "")
 	default:
@@ -155,9 +164,17 @@ func (m *Manager) propose(old *store.Job, calls []*call) (*store.Job, error) {
 	return &record, nil
 }
 
+// homePorts is how many of so many ports one job's home has.
+func (m *Manager) homePorts(there uint16) uint16 {
+	if most := m.config.HomePorts; most != 0 {
+		return min(most, there)
+	}
+	return there
+}
+
 // through has a generation go through the ToR, if the ToR can be told where everybody is.
 func (m *Manager) through(running *store.Generation, home netip.Addr) {
-	running.Home, running.HomePorts, running.Through = netip.AddrPortFrom(home, pipeline.FirstPort), pipeline.Ports, true
+	running.Home, running.HomePorts, running.Through = netip.AddrPortFrom(home, pipeline.FirstPort), m.homePorts(pipeline.Ports), true
 	host, ok := m.config.Switch.Host(home)
 	if !ok {
 		m.direct(running, home, fmt.Sprintf("past the ToR: the aggregator's address %s is not among the hosts of the switch in the configuration", home))
@@ -180,7 +197,7 @@ func (m *Manager) through(running *store.Generation, home netip.Addr) {
 func (m *Manager) direct(running *store.Generation, home netip.Addr, reason string) {
 	beyond := m.config.Ports - pipeline.Ports
 	running.Home = netip.AddrPortFrom(home, pipeline.FirstPort+pipeline.Ports)
-	running.HomePorts = 1 << (bits.Len16(beyond) - 1)
+	running.HomePorts = m.homePorts(1 << (bits.Len16(beyond) - 1))
 	running.Through, running.Multicast, running.Reason = false, false, reason
 	running.HomePort, running.HomeMAC = 0, pipeline.MAC{}
 	for rank := range running.Members {

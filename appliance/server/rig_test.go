@@ -18,15 +18,19 @@ import (
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	v1 "spillway/appliance/api/spillway/v1"
 	"spillway/appliance/certs"
 	"spillway/appliance/events"
+	"spillway/appliance/jobs"
 	"spillway/appliance/refusal"
 	"spillway/appliance/server"
+	"spillway/xdp"
 )
 
 // TestMain fails when goroutines or files are left at the end.
@@ -50,12 +54,14 @@ const patience = 15 * time.Second
 // rig is a server on real sockets, with a manager of jobs and an aggregator behind it.
 type rig struct {
 	*server.Server
-	config server.Config
-	events *events.Log
-	node   *node
-	dir    string
-	lab    *certs.Authority
-	log    *record
+	config     server.Config
+	events     *events.Log
+	node       *node
+	jobs       *jobs.Manager
+	aggregator *xdp.Aggregator
+	dir        string
+	lab        *certs.Authority
+	log        *record
 
 	stop    context.CancelFunc
 	stopped chan error
@@ -123,8 +129,8 @@ func start(t testing.TB, change func(*server.Config)) *rig {
 	if err := lab.Write(dir, false); err != nil {
 		t.Fatal(err)
 	}
-	manager := newManager(t, dir, r.events)
-	r.node.manager = manager
+	manager, aggregator := newManager(t, dir, r.events)
+	r.node.manager, r.jobs, r.aggregator = manager, manager, aggregator
 	r.config = server.Config{
 		Jobs: manager, Node: r.node, Events: r.events,
 		Socket: filepath.Join(dir, "s"), Listen: "127.0.0.1:0",
@@ -236,7 +242,7 @@ func dial(t testing.TB, target string, config *tls.Config, options ...grpc.DialO
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := conn.Close(); err != nil && !errors.Is(err, grpc.ErrClientConnClosing) {
+		if err := conn.Close(); err != nil && status.Code(err) != codes.Canceled { // closed already
 			t.Error(err)
 		}
 	})
@@ -295,15 +301,16 @@ func wantRefusal(t testing.TB, err error, reason refusal.Reason, words ...string
 
 // node answers with what the manager of jobs has, and with what a test sets.
 type node struct {
-	manager  interface{ Capacity() *v1.Capacity }
+	manager  *jobs.Manager
 	diagnose func(ctx context.Context, job string) (*v1.DiagnoseResponse, error)
 }
 
 func (n *node) Node(context.Context) (*v1.GetNodeResponse, error) {
 	return &v1.GetNodeResponse{Name: "agg0", Capacity: n.manager.Capacity()}, nil
 }
-func (n *node) Workers(context.Context, string) (*v1.ListWorkersResponse, error) {
-	return &v1.ListWorkersResponse{}, nil
+func (n *node) Workers(_ context.Context, job string) (*v1.ListWorkersResponse, error) {
+	workers, err := n.manager.Workers(job)
+	return &v1.ListWorkersResponse{Workers: workers}, err
 }
 func (n *node) Slots(context.Context, *v1.ListSlotsRequest) (*v1.ListSlotsResponse, error) {
 	return &v1.ListSlotsResponse{}, nil

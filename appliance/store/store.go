@@ -13,10 +13,12 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
+	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+	"golang.org/x/sys/unix"
 )
 
 // Schema is the number of the form that this package writes.
@@ -45,24 +47,34 @@ func Open(path string) (*Store, error) {
 	s := &Store{path: path}
 	_, err := os.Stat(path)
 	created := errors.Is(err, os.ErrNotExist)
-	if err := s.guard(func() error { return s.open(created) }); err != nil {
-		if s.db != nil {
+	var file *os.File
+	options := &bbolt.Options{Timeout: patience, OpenFile: func(name string, flag int, mode os.FileMode) (_ *os.File, err error) {
+		file, err = os.OpenFile(name, flag, mode)
+		return file, err
+	}}
+	if err := s.guard(func() error { return s.open(options, created) }); err != nil {
+		switch {
+		case s.db != nil:
 			err = errors.Join(err, s.db.Close())
+		case file != nil:
+			// Where bbolt panicked, its mapping holds on to the file, and with it to the lock. Where it did not, the file is closed already.
+			_ = unix.Flock(int(file.Fd()), unix.LOCK_UN)
+			_ = file.Close()
 		}
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *Store) open(created bool) (err error) {
-	s.db, err = bbolt.Open(s.path, 0o600, &bbolt.Options{Timeout: patience})
+func (s *Store) open(options *bbolt.Options, created bool) (err error) {
+	s.db, err = bbolt.Open(s.path, 0o600, options)
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return &LockedError{Path: s.path, Holder: holder(s.path)}
-	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrVersionMismatch), errors.Is(err, bolterrors.ErrChecksum):
-		return &CorruptError{Path: s.path, Cause: err}
-	case err != nil:
+	case errors.As(err, new(syscall.Errno)):
 		return fmt.Errorf("open the state file: %w", err)
+	case err != nil: // not the kernel's, so it is about what is in the file
+		return &CorruptError{Path: s.path, Cause: err}
 	}
 	if created {
 		if err := syncDirectory(filepath.Dir(s.path)); err != nil {
@@ -95,7 +107,7 @@ func (s *Store) open(created bool) (err error) {
 	})
 }
 
-// check walks through all pages of the file, which is small.
+// check walks through everything in the file, which is small. It is not bbolt's own check, which works in a goroutine where a fault cannot be caught.
 func (s *Store) check() error {
 	return s.db.View(func(tx *bbolt.Tx) error {
 		stat, err := os.Stat(s.path)
@@ -106,13 +118,14 @@ func (s *Store) check() error {
 		if stat.Size() < tx.Size() {
 			return &CorruptError{Path: s.path, Cause: fmt.Errorf("it has %d of %d bytes", stat.Size(), tx.Size())}
 		}
-		var first error
-		for err := range tx.Check() {
-			if first == nil {
-				first = &CorruptError{Path: s.path, Cause: err}
-			}
-		}
-		return first
+		return tx.ForEach(func(_ []byte, bucket *bbolt.Bucket) error {
+			return bucket.ForEach(func(key, value []byte) error {
+				if value == nil {
+					return &CorruptError{Path: s.path, Cause: fmt.Errorf("there is something else than a value under %q", key)}
+				}
+				return nil
+			})
+		})
 	})
 }
 
