@@ -157,15 +157,16 @@ func (s *session) receive() (*v1.JoinResponse, error) {
 // keep listens as long as the worker lives, and calls again, for the same part, when the call is lost.
 func (s *session) keep(w *Worker) {
 	var pause pause
-	var lost time.Time // since when there is no call
-	said := ""
+	var lost time.Time         // since when there is no call
+	said := refusal.Reason("") // of the last refusal while there is no call
 	for {
 		heard := s.heard
 		err := s.listen(&lost)
 		if s.ctx.Err() != nil || s.leaving.Load() {
 			return
 		}
-		if refused := refusal.Of(err); refused != nil && final(refused.Reason) || errors.Is(err, errForeign) {
+		refused := refusal.Of(err)
+		if refused != nil && final(refused.Reason) || errors.Is(err, errForeign) {
 			s.over.Store(true)
 			s.log.Error("the appliance ended this worker's part in the job", "error", plain(err))
 			// An error means that the worker has stopped by itself.
@@ -175,12 +176,16 @@ func (s *session) keep(w *Worker) {
 		if s.heard != heard {
 			pause.reset()
 		}
-		if lost.IsZero() {
+		first := lost.IsZero()
+		if first {
 			lost, said = time.Now(), ""
 		}
-		if text := plain(err).Error(); text != said {
-			said = text
-			s.log.Warn("no call to the appliance: collectives go on, and it is made again", "appliance", s.addr, "error", text)
+		// What an appliance that is there says is worth saying each time that it changes; what a connection says is not.
+		if first || refused != nil && refused.Reason != said {
+			s.log.Warn("no call to the appliance: collectives go on, and it is made again", "appliance", s.addr, "error", plain(err))
+		}
+		if refused != nil {
+			said = refused.Reason
 		}
 		pause.wait(s.ctx)
 		s.stream = nil
@@ -224,6 +229,8 @@ func (s *session) notice(n *v1.Notice) {
 	switch n.GetKind() {
 	case v1.NoticeKind_NOTICE_KIND_LOST:
 		level = slog.LevelWarn
+	case v1.NoticeKind_NOTICE_KIND_LEFT:
+		level = slog.LevelDebug
 	case v1.NoticeKind_NOTICE_KIND_DRAINING:
 		select {
 		case <-s.draining:

@@ -30,7 +30,8 @@ func (a *Aggregator) maps() map[string]**ebpf.Map {
 
 // programs are the aggregator's by name.
 func (a *Aggregator) programs() map[string]**ebpf.Program {
-	return map[string]**ebpf.Program{"aggregator": &a.objects.Aggregator, "replicator": &a.objects.Replicator}
+	o := &a.objects.aggregatorPrograms
+	return map[string]**ebpf.Program{"aggregator": &o.Aggregator, "replicator": &o.Replicator, "clock": &o.Clock}
 }
 
 // adopt makes an aggregator of what is pinned, which is of this build's layout and of the sizes asked for. Pinned programs

@@ -161,6 +161,7 @@ const (
 	aggregatorMapReplicas      = "replicas"
 	aggregatorMapSlots         = "slots"
 	aggregatorProgAggregator   = "aggregator"
+	aggregatorProgClock        = "clock"
 	aggregatorProgReplicator   = "replicator"
 	aggregatorVarCounterNames  = "counter_names"
 	aggregatorVarFirstPort     = "first_port"
@@ -211,6 +212,7 @@ type aggregatorSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type aggregatorProgramSpecs struct {
 	Aggregator *ebpf.ProgramSpec `ebpf:"aggregator"`
+	Clock      *ebpf.ProgramSpec `ebpf:"clock"`
 	Replicator *ebpf.ProgramSpec `ebpf:"replicator"`
 }
 
@@ -299,12 +301,14 @@ type aggregatorVariables struct {
 // It can be passed to loadAggregatorObjects or ebpf.CollectionSpec.LoadAndAssign.
 type aggregatorPrograms struct {
 	Aggregator *ebpf.Program `ebpf:"aggregator"`
+	Clock      *ebpf.Program `ebpf:"clock"`
 	Replicator *ebpf.Program `ebpf:"replicator"`
 }
 
 func (p *aggregatorPrograms) Close() error {
 	return _AggregatorClose(
 		p.Aggregator,
+		p.Clock,
 		p.Replicator,
 	)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -167,56 +166,6 @@ func (at *attachment) presentMode() Mode {
 	return Native
 }
 
-// vacate makes sure that no other XDP program is on the interface.
-func (a *Aggregator) vacate(at *attachment) error {
-	present, err := at.handle.LinkByIndex(at.ifindex)
-	if err != nil {
-		return err
-	}
-	xdp := present.Attrs().Xdp
-	if xdp == nil || !xdp.Attached {
-		return nil
-	}
-	name := present.Attrs().Name
-	foreign := &ForeignError{
-		Where: "interface " + name,
-		What:  fmt.Sprintf("runs another XDP program, id %d", xdp.ProgId),
-		Do:    fmt.Sprintf("take that off (`ip link set dev %s xdp off`, or `bpftool link detach` if a link holds it), or set aggregator.upgrade to have it replaced", name),
-	}
-	if a.takeover != TakeOver {
-		return foreign
-	}
-	flags := map[uint32]int{nl.XDP_ATTACHED_DRV: nl.XDP_FLAGS_DRV_MODE, nl.XDP_ATTACHED_SKB: nl.XDP_FLAGS_SKB_MODE}[xdp.AttachMode]
-	if err := netlink.LinkSetXdpFdWithFlags(present, -1, flags); err == nil {
-		slog.Warn("another's XDP program was taken off the interface", "interface", name, "program", xdp.ProgId)
-		return nil
-	}
-	// A link holds it. Only who has CAP_SYS_ADMIN may open another's.
-	if err := breakLink(at.ifindex, ebpf.ProgramID(xdp.ProgId)); err != nil {
-		foreign.Do = fmt.Sprintf("as root, find its link with `bpftool link` and `bpftool link detach` it (this process tried: %v)", err)
-		return foreign
-	}
-	slog.Warn("another's XDP link was taken off the interface", "interface", name, "program", xdp.ProgId)
-	return nil
-}
-
-// breakLink detaches whatever link holds the program on the interface.
-func breakLink(ifindex int, program ebpf.ProgramID) error {
-	links := new(link.Iterator)
-	defer links.Close()
-	for links.Next() {
-		info, err := links.Link.Info()
-		if err != nil || info.XDP() == nil || info.Program != program || info.XDP().Ifindex != uint32(ifindex) {
-			continue // another kind of link, or gone meanwhile
-		}
-		return links.Link.Detach()
-	}
-	if err := links.Err(); err != nil {
-		return err
-	}
-	return errors.New("no link of that program was found")
-}
-
 // steer keeps each home port on one queue where the NIC can. It is for speed alone, so a failure is no more than a warning.
 func (a *Aggregator) steer(at *attachment) {
 	var changes steering.Changes
@@ -375,29 +324,4 @@ func (a *Aggregator) keepRecord(at *attachment) error {
 		return fmt.Errorf("write down what is done to interface %d (there is room for %d): %w", at.ifindex, maxAttachments, err)
 	}
 	return nil
-}
-
-func programID(p *ebpf.Program) (ebpf.ProgramID, error) {
-	info, err := p.Info()
-	if err != nil {
-		return 0, err
-	}
-	id, ok := info.ID()
-	if !ok {
-		return 0, errors.New("the kernel does not tell the program's id")
-	}
-	return id, nil
-}
-
-// netnsCookie names the thread's network namespace as no other until the next boot is named.
-func netnsCookie() (cookie uint64, err error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0, fmt.Errorf("open a socket to tell the network namespace by: %w", err)
-	}
-	defer func() { err = errors.Join(err, unix.Close(fd)) }()
-	if cookie, err = unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE); err != nil {
-		return 0, fmt.Errorf("read the network namespace's cookie (Linux 5.14): %w", err)
-	}
-	return cookie, nil
 }

@@ -47,7 +47,15 @@ func TestAllocator(t *testing.T) {
 	region := NewAllocator(1000)
 	var taken []span
 	for range 5000 {
-		if n := r.Uint32N(200) + 1; r.IntN(2) == 0 {
+		if n := r.Uint32N(200) + 1; r.IntN(3) == 0 {
+			at := r.Uint32N(1100)
+			free := slices.ContainsFunc(region.free, func(s span) bool { return s.first <= at && at+n <= s.first+s.count })
+			if err := region.TakeAt(at, n); (err == nil) != free || err != nil && !errors.Is(err, ErrNoSlots) {
+				t.Fatalf("take [%d, %d) of %v: %v", at, at+n, region.free, err)
+			} else if err == nil {
+				taken = append(taken, span{at, n})
+			}
+		} else if r.IntN(2) == 0 {
 			if first, err := region.Take(n); err == nil {
 				taken = append(taken, span{first, n})
 			} else if !errors.Is(err, ErrNoSlots) {
@@ -64,6 +72,13 @@ func TestAllocator(t *testing.T) {
 				owned[i]++
 			}
 		}
+		var free, largest uint32
+		for _, s := range region.free {
+			free, largest = free+s.count, max(largest, s.count)
+		}
+		if region.Free() != free || region.Largest() != largest {
+			t.Fatalf("%d free, largest %d, of %v", region.Free(), region.Largest(), region.free)
+		}
 		for i, n := range owned {
 			if n != 1 {
 				t.Fatalf("slot %d is owned %d times; taken %v, free %v", i, n, taken, region.free)
@@ -75,6 +90,9 @@ func TestAllocator(t *testing.T) {
 	}
 	if want := []span{{0, 1000}}; !slices.Equal(region.free, want) {
 		t.Errorf("after all came back: %v", region.free)
+	}
+	if err := NewAllocator(1000).TakeAt(1<<32-1, 2); !errors.Is(err, ErrNoSlots) {
+		t.Errorf("take around the end of numbers: %v", err)
 	}
 	if _, err := NewAllocator(0).Take(1); !errors.Is(err, ErrNoSlots) {
 		t.Errorf("take from an empty class: %v", err)
@@ -166,6 +184,33 @@ func TestAddAndRemove(t *testing.T) {
 	var value aggregatorMember
 	if entries := a.objects.Members.Iterate(); entries.Next(&key, &value) {
 		t.Errorf("member %+v was left behind", key)
+	}
+}
+
+// TestPlace: a job goes where it is told to, or nowhere.
+func TestPlace(t *testing.T) {
+	first, overlapping, beyond := uint32(100), uint32(107), DefaultSlots[1]-15
+	j := testJob(3, 64)
+	j.Place = &first
+	a := load(t, j)
+	first = 0 // the job that is there does not change with the caller's variable
+	if jobs := a.Jobs(); len(jobs) != 1 || *jobs[0].Place != 100 {
+		t.Fatalf("%+v", jobs)
+	}
+	var in aggregatorJob
+	if err := a.objects.Jobs.Lookup(uint32(7), &in); err != nil || in.PayloadBase != 100 || in.SlotBase != DefaultSlots[0]+100 {
+		t.Errorf("slots from %d, payload from %d: %v", in.SlotBase, in.PayloadBase, err)
+	}
+	for _, at := range []*uint32{&overlapping, &beyond} {
+		j.ID, j.Place = 8, at
+		if err := a.AddJob(j); !errors.Is(err, ErrNoSlots) {
+			t.Errorf("at %d: %v", *at, err)
+		}
+	}
+	// The copies that Jobs gives are the caller's.
+	a.Jobs()[0].Members[0].Bits = 99
+	if got := a.Jobs()[0].Members[0].Bits; got != 1 {
+		t.Errorf("bits %d", got)
 	}
 }
 

@@ -21,9 +21,9 @@ it over. Only detach removes it.
 Signals: SIGHUP reads the configuration and the certificates again; SIGTERM and
 SIGINT end the daemon in order, a second one at once.
 
-Exit codes: 0 done; 1 failure, also a configuration with errors; 2 a command line
-that cannot be meant; 4 a file or an interface that is not there; 5 the data plane
-is in use, somebody else's, or of another version or size.`,
+Exit codes: 0 done; 1 failure; 2 a command line or a configuration file that cannot
+be meant; 4 a file or an interface that is not there; 5 the data plane is in use,
+somebody else's, or of another version or size.`,
 		Commands:             []*cli.Command{runCommand(s), checkCommand(s), detachCommand(s), versionCommand(s)},
 		Writer:               s.out,
 		ErrWriter:            s.err,

@@ -4,8 +4,6 @@ import (
 	"fmt"
 
 	"github.com/urfave/cli/v2"
-
-	"spillway/appliance/config"
 )
 
 func checkCommand(s streams) *cli.Command {
@@ -27,7 +25,7 @@ instead, and then what this host lacks for it. Changes nothing.`,
 		},
 		Action: func(c *cli.Context) error {
 			path := c.Args().First()
-			read, err := config.Load(path)
+			read, err := load(path)
 			if err != nil {
 				return err
 			}

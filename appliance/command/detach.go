@@ -22,7 +22,7 @@ in flight are lost here, not at the workers. It is no error when nothing is ther
 		},
 		Action: func(c *cli.Context) error {
 			if pin == "" {
-				read, err := config.Load(path)
+				read, err := load(path)
 				if err != nil {
 					return fmt.Errorf("%w\n(with --pin DIR no configuration is needed)", err)
 				}

@@ -46,7 +46,7 @@ const (
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{T: t, dir: t.TempDir()}
+	l := bareLab(t)
 	bridge := l.namespace()
 	at := l.handle(bridge)
 	attrs := netlink.NewLinkAttrs()
@@ -54,13 +54,19 @@ func newLab(t *testing.T) *lab {
 	snooping := false // there is no querier
 	l.must(at.LinkAdd(&netlink.Bridge{LinkAttrs: attrs, MulticastSnooping: &snooping}))
 	l.up(at, "rack")
-	l.home = l.namespace()
-	l.plug(at, l.home, "port0", homeLink, homeAddress)
+	l.plug(at, "rack")
 	// A veth that is sent to with XDP_TX is woken up only if it has an XDP program of its own.
 	l.pass(bridge, "port0")
-	for rank := range 2 {
+	return l
+}
+
+// bareLab is a lab without what connects the hosts.
+func bareLab(t *testing.T) *lab {
+	t.Helper()
+	l := &lab{T: t, dir: t.TempDir()}
+	l.home = l.namespace()
+	for range 2 {
 		l.workers = append(l.workers, l.namespace())
-		l.plug(at, l.workers[rank], fmt.Sprintf("port%d", rank+1), "eth0", workerAddress(rank))
 	}
 	l.must(os.Mkdir(l.bpffs(), 0o755))
 	l.must(unix.Mount("bpf", l.bpffs(), "bpf", 0, ""))
@@ -132,23 +138,34 @@ func (l *lab) up(at *netlink.Handle, name string) {
 	l.must(at.LinkSetUp(link))
 }
 
-// plug connects a host to the bridge.
-func (l *lab) plug(bridge *netlink.Handle, host netns.NsHandle, port, name, address string) {
+// plug connects the hosts to a switch: the aggregator's to port0, the workers' to port1 and port2, which are a bridge's ports where one is named.
+func (l *lab) plug(at *netlink.Handle, bridge string) {
+	l.Helper()
+	l.connect(at, bridge, "port0", l.home, homeLink, homeAddress)
+	for rank, worker := range l.workers {
+		l.connect(at, bridge, fmt.Sprintf("port%d", rank+1), worker, "eth0", workerAddress(rank))
+	}
+}
+
+func (l *lab) connect(at *netlink.Handle, bridge, port string, host netns.NsHandle, name, address string) {
 	l.Helper()
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = port
-	l.must(bridge.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: name, PeerNamespace: netlink.NsFd(host)}))
-	near, err := bridge.LinkByName(port)
+	l.must(at.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: name, PeerNamespace: netlink.NsFd(host)}))
+	near, err := at.LinkByName(port)
 	l.must(err)
-	rack, err := bridge.LinkByName("rack")
-	l.must(err)
-	l.must(errors.Join(bridge.LinkSetMaster(near, rack), bridge.LinkSetUp(near)))
-	at := l.handle(host)
-	far, err := at.LinkByName(name)
+	if bridge != "" {
+		master, err := at.LinkByName(bridge)
+		l.must(err)
+		l.must(at.LinkSetMaster(near, master))
+	}
+	l.must(at.LinkSetUp(near))
+	inside := l.handle(host)
+	far, err := inside.LinkByName(name)
 	l.must(err)
 	parsed, err := netlink.ParseAddr(address + "/24")
 	l.must(err)
-	l.must(errors.Join(at.AddrAdd(far, parsed), at.LinkSetUp(far)))
+	l.must(errors.Join(inside.AddrAdd(far, parsed), inside.LinkSetUp(far)))
 }
 
 // pass puts an XDP program on an interface that lets everything through.

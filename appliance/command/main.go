@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"github.com/vishvananda/netlink"
 
+	"spillway/appliance/config"
 	"spillway/xdp"
 )
 
@@ -45,7 +46,10 @@ func (s streams) code(err error) int {
 		return exitUsage
 	}
 	fmt.Fprintf(s.err, "spillwayd: %v\n", err)
+	var wrong *configError
 	switch {
+	case errors.As(err, &wrong):
+		return exitUsage
 	case refused(err):
 		return exitConflict
 	case missing(err):
@@ -75,6 +79,18 @@ func missing(err error) bool {
 type usageError struct{ message string }
 
 func (e *usageError) Error() string { return e.message }
+
+// configError is a configuration file that cannot be meant: exit code 2, too, since starting again does not help.
+type configError struct{ error }
+
+// load reads a configuration.
+func load(path string) (*config.Config, error) {
+	read, err := config.Load(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+		err = &configError{err}
+	}
+	return read, err
+}
 
 func usagef(format string, args ...any) error {
 	return &usageError{fmt.Sprintf(format, args...)}

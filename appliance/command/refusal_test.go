@@ -29,9 +29,9 @@ func TestCheck(t *testing.T) {
 		says string
 	}{
 		"good":                 {nil, 0, ""},
-		"an unknown key":       {[]string{"intrefaces: []"}, 1, ":12: "},
-		"a wrong unit":         {[]string{"jobs: {grace: 10}"}, 1, "jobs.grace"},
-		"a switch without all": {[]string{"switch: {target: 127.0.0.1:9559}"}, 1, "switch"},
+		"an unknown key":       {[]string{"intrefaces: []"}, 2, ":12: "},
+		"a wrong unit":         {[]string{"jobs: {grace: 10}"}, 2, "jobs.grace"},
+		"a switch without all": {[]string{"switch: {target: 127.0.0.1:9559}"}, 2, "switch"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := &lab{T: t, dir: l.dir, home: l.home, workers: l.workers}

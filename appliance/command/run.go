@@ -33,7 +33,7 @@ CAP_NET_ADMIN and CAP_PERFMON.`,
 }
 
 func (o *runOptions) run(c *cli.Context, s streams) error {
-	read, err := config.Load(o.config)
+	read, err := load(o.config)
 	if err != nil {
 		return err
 	}

@@ -109,10 +109,10 @@ func (f *findings) tls(path string, t *TLS, server bool) {
 	if t == nil {
 		return
 	}
-	f.path(path+".ca", t.CA, "/etc/spillway/tls/ca.pem")
+	f.path(path+".ca", t.CA, "/etc/spillway/tls/ca.crt")
 	if server || t.Certificate != "" || t.Key != "" {
-		f.path(path+".certificate", t.Certificate, "/etc/spillway/tls/server.pem")
-		f.path(path+".key", t.Key, "/etc/spillway/tls/server-key.pem")
+		f.path(path+".certificate", t.Certificate, "/etc/spillway/tls/server.crt")
+		f.path(path+".key", t.Key, "/etc/spillway/tls/server.key")
 	}
 }
 

@@ -56,7 +56,7 @@ func TestEverything(t *testing.T) {
 		},
 		API: API{
 			Socket: "/run/spillway/s.sock", Group: "operators", Listen: "10.0.0.1:9690",
-			TLS:    &TLS{"/etc/spillway/tls/server.pem", "/etc/spillway/tls/server-key.pem", "/etc/spillway/tls/ca.pem"},
+			TLS:    &TLS{"/etc/spillway/tls/server.crt", "/etc/spillway/tls/server.key", "/etc/spillway/tls/ca.crt"},
 			Limits: Limits{Connections: 256, CallsPerSecond: 50, Message: 512 << 10},
 		},
 		State: "/var/lib/spillway/rack7.db",

@@ -278,6 +278,11 @@ func (d *daemon) serve(ending context.Context, end context.CancelCauseFunc, relo
 	run(&api, ending, "api", d.server.Serve)
 
 	d.log.Info("ready", "name", d.config.NodeName(), "version", d.options.Version, "socket", d.config.API.Socket, "listen", d.server.Addr(), "took", time.Since(begun).Round(time.Millisecond))
+	how := "with a new data plane"
+	if d.plane.Adopted() {
+		how = "and took over the data plane"
+	}
+	d.events.Add(v1.EventLevel_EVENT_LEVEL_INFO, "daemon-started", "", nil, "spillwayd %s started %s", d.options.Version, how)
 	d.notify.say("%s", d.status())
 	d.notify.ready()
 	run(&parts, ending, "watchdog", func(ctx context.Context) error { return watchdog(ctx, d.liveness, d.notify, d.log) })

@@ -14,13 +14,17 @@ import (
 // newLog is the daemon's log on w. Where w is the journal, lines begin with their priority and have no time of their own: the journal has both
 // as fields.
 func newLog(w io.Writer, format string, level *slog.LevelVar) *slog.Logger {
-	options := &slog.HandlerOptions{Level: level}
-	if toJournal, err := journal.StderrIsJournalStream(); err != nil || !toJournal {
-		return slog.New(newHandler(w, format, options))
+	// An error means that it cannot be told whether it is.
+	if toJournal, err := journal.StderrIsJournalStream(); err == nil && toJournal {
+		return slog.New(forJournal(w, format, level))
 	}
-	options.ReplaceAttr = withoutTime
+	return slog.New(newHandler(w, format, &slog.HandlerOptions{Level: level}))
+}
+
+func forJournal(w io.Writer, format string, level *slog.LevelVar) slog.Handler {
 	line := &bytes.Buffer{}
-	return slog.New(&journalHandler{inner: newHandler(line, format, options), line: line, out: w, mu: &sync.Mutex{}})
+	inner := newHandler(line, format, &slog.HandlerOptions{Level: level, ReplaceAttr: withoutTime})
+	return &journalHandler{inner: inner, line: line, out: w, mu: &sync.Mutex{}}
 }
 
 func newHandler(w io.Writer, format string, options *slog.HandlerOptions) slog.Handler {

@@ -3,6 +3,7 @@ package fabric_test
 import (
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -38,7 +39,7 @@ func TestFabricBMv2(t *testing.T) {
 		}
 	})
 	here := hosts()[:3]
-	s := prepare(t, b.Address(), func(c *fabric.Config) { c.Device, c.Program, c.Hosts = 1, program, here })
+	s := prepare(t, b.Address(), func(c *fabric.Config) { c.Device, c.Program, c.Hosts, c.Election.Low = 1, program, here, 10 })
 	job := newJob(3, 1)
 	job.Workers = job.Workers[:2]
 	s.SetJob(job)
@@ -99,6 +100,16 @@ func TestFabricBMv2(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wait(backup)
+	// What is in the counters of a generation before is not the next one's: they can be set here too.
+	counted, err := pipeline.ZeroCounts(pipeline.Software(), job.Index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted[0].GetEntity().GetCounterEntry().Data.PacketCount = 5
+	if err := other.Write(deadline(t), counted...); err != nil {
+		t.Fatal(err)
+	}
+	s.counts(job.Index, map[string]uint64{"claimed": 5})
 	if err := other.Write(deadline(t), &p4v1.Update{Type: p4v1.Update_INSERT, Entity: pipeline.Multicast(77, 1)}, &p4v1.Update{Type: p4v1.Update_MODIFY, Entity: pipeline.Multicast(3, 1)}); err != nil {
 		t.Fatal(err)
 	}
@@ -111,6 +122,10 @@ func TestFabricBMv2(t *testing.T) {
 	s.wait(inSync)
 	s.settled(3, 2)
 	has(next)
+	if text := s.events.wait(t, "switch-repaired", 1); !strings.Contains(text, "1 changed, 1 foreign") {
+		t.Error(text)
+	}
+	s.counts(job.Index, map[string]uint64{})
 
 	// A reboot.
 	if err := b.Kill(); err != nil {

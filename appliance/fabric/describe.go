@@ -97,6 +97,13 @@ func (f *Fabric) readSlots(ctx context.Context, c *client.Client) ([]pipeline.Sl
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %v", patience))
 	defer cancel()
+	// All slots of a large ToR are half a second's work for it: several at once would keep it from answering for so long that it seems dead.
+	select {
+	case f.reading <- struct{}{}:
+		defer func() { <-f.reading }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	slots, err := pipeline.ReadSlots(ctx, c, f.info)
 	var each *client.BatchError
 	if errors.As(err, &each) && status.Code(err) == codes.Unimplemented {

@@ -50,7 +50,9 @@ type Fabric struct {
 	info   *p4info.Info
 	log    *slog.Logger
 	// poke holds an element when something is wanted that may not be there.
-	poke    chan struct{}
+	poke chan struct{}
+	// reading holds an element while slots are read.
+	reading chan struct{}
 	running atomic.Bool
 
 	mu sync.Mutex // guards what follows; never held while the ToR is talked to
@@ -94,7 +96,7 @@ func New(config Config) (*Fabric, error) {
 	}
 	f := &Fabric{
 		config: config, info: config.Program.Info, log: config.Log.With("tor", config.Target), election: config.Election,
-		poke: make(chan struct{}, 1),
+		poke: make(chan struct{}, 1), reading: make(chan struct{}, 1),
 		jobs: map[uint16]*job{}, accounts: map[uint8]*account{0: {begun: true}}, moved: make(chan struct{}),
 		standing: standing{
 			state: v1.SwitchState_SWITCH_STATE_AWAY, reason: "no session was opened yet", since: time.Now(), changed: make(chan struct{}), connecting: true,

@@ -34,6 +34,11 @@ func TestReboot(t *testing.T) {
 		}
 		tor.start()
 		begin := time.Now()
+		// That it was in before the reboot counts for nothing.
+		for changed := s.Changed(); s.Await(deadline(t), 4, 2) != nil; changed = s.Changed() {
+			<-changed
+		}
+		tor.has(job)
 		s.wait(inSync)
 		took := time.Since(begin)
 		t.Logf("in sync %v after it listens", took)
@@ -86,10 +91,24 @@ func TestPipelineGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	program.Cookie++
-	tor.push(id, program)
+	s.traffic.reset()
+	tor.push(id, p4v1.SetForwardingPipelineConfigRequest_VERIFY_AND_COMMIT, program) // which empties it
 	s.events.wait(t, "pipeline-pushed", 2)
-	s.wait(inSync)
+	s.events.wait(t, "switch-in-sync", 2)
+	s.settled(4, 2)
 	tor.has(job)
+	if got := s.traffic.count(); got.pushes != 1 || got.updates != len(entries(t, job)) {
+		t.Errorf("%+v", got)
+	}
+	s.traffic.reset()
+	tor.push(id, p4v1.SetForwardingPipelineConfigRequest_RECONCILE_AND_COMMIT, program) // which keeps all, and so does the way back
+	s.events.wait(t, "pipeline-pushed", 3)
+	s.events.wait(t, "switch-in-sync", 3)
+	s.settled(4, 2)
+	tor.has(job)
+	if got := s.traffic.count(); got.pushes != 1 || got.updates != 0 {
+		t.Errorf("%+v", got)
+	}
 	if s.events.of("switch-away") != 0 {
 		t.Errorf("events: %s", s.events)
 	}

@@ -67,7 +67,7 @@ func (f *Fabric) ensurePipeline(ctx context.Context, c *client.Client) (pushed b
 	ctx, cancel := context.WithTimeoutCause(ctx, pushing, fmt.Errorf("no answer within %v", pushing))
 	defer cancel()
 	pushed, err = c.EnsurePipeline(ctx, f.config.Program, true)
-	if code := status.Code(err); err != nil && c.Err() == nil && (code == codes.InvalidArgument || code == codes.Internal || code == codes.Unknown) {
+	if err != nil && c.Err() == nil && ctx.Err() == nil && status.Code(err) != codes.PermissionDenied {
 		f.log.Info("the ToR cannot keep its entries with the new pipeline", "error", err)
 		pushed, err = c.EnsurePipeline(ctx, f.config.Program, false)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -163,9 +164,27 @@ func TestFastPath(t *testing.T) {
 		t.Errorf("updates, in their order (-want +got):\n%s", diff)
 	}
 
+	// A job leaves in the reverse order, the doors first.
+	s.traffic.reset()
+	s.RemoveJob(1)
+	s.SetJob(newJob(3, 1))
+	s.settled(3, 1)
+	tor.has(newJob(3, 1))
+	var left []string
+	for _, u := range s.traffic.updates() {
+		if words := strings.Fields(u); words[0] == "DELETE" {
+			left = append(left, words[1])
+		}
+	}
+	want = append(slices.Repeat([]string{"member"}, 8), "job", "region", "uplink", "publish", "group", "multicast")
+	if diff := cmp.Diff(want, left); diff != "" {
+		t.Errorf("deletions, in their order (-want +got):\n%s", diff)
+	}
+	next = newJob(3, 1)
+
 	s.traffic.reset()
 	var many []pipeline.Job
-	s.RemoveJob(1)
+	s.RemoveJob(3)
 	for id := uint16(10); id < 110; id++ {
 		j := newJob(id, 1)
 		j.Region = nil
@@ -231,7 +250,19 @@ func TestRefusedEntry(t *testing.T) {
 		}
 	}
 
-	// It may be in the way of itself: a smaller one is taken.
+	// Until the next check it is not tried again, whatever else comes.
+	s.traffic.reset()
+	bystander := newJob(3, 1)
+	s.SetJob(bystander)
+	s.settled(3, 1)
+	for _, u := range s.traffic.updates() {
+		if !strings.HasSuffix(u, "job=0x3") && u != "INSERT multicast group 3" && u != "INSERT group dst=0xef4d0003" && !strings.HasPrefix(u, "INSERT region job=0x3 ") {
+			t.Errorf("%s is no business of job 3's", u)
+		}
+	}
+	s.RemoveJob(3)
+
+	// One that overlaps another's slots is not taken either.
 	smaller := newJob(1, 2)
 	smaller.Region = &pipeline.Region{Base: good.Region.Base, Slots: 8, Mode: pipeline.ModePrivate}
 	s.SetJob(smaller)

@@ -278,7 +278,7 @@ func (r *tor) meddle(as client.ElectionID, updates ...*p4v1.Update) {
 }
 
 // push pushes a pipeline in the name of the primary.
-func (r *tor) push(as client.ElectionID, p client.Pipeline) {
+func (r *tor) push(as client.ElectionID, action p4v1.SetForwardingPipelineConfigRequest_Action, p client.Pipeline) {
 	r.t.Helper()
 	conn, err := grpc.NewClient(r.target(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -287,7 +287,7 @@ func (r *tor) push(as client.ElectionID, p client.Pipeline) {
 	defer conn.Close()
 	_, err = p4v1.NewP4RuntimeClient(conn).SetForwardingPipelineConfig(deadline(r.t), &p4v1.SetForwardingPipelineConfigRequest{
 		DeviceId: device, ElectionId: &p4v1.Uint128{High: as.High, Low: as.Low},
-		Action: p4v1.SetForwardingPipelineConfigRequest_VERIFY_AND_COMMIT,
+		Action: action,
 		Config: &p4v1.ForwardingPipelineConfig{P4Info: p.Info.Message(), Cookie: &p4v1.ForwardingPipelineConfig_Cookie{Cookie: p.Cookie}},
 	})
 	if err != nil {

@@ -252,23 +252,21 @@ func (m *Manager) erase(record *store.Job) error {
 	if err := m.store.Delete(name); err != nil {
 		return refusal.New(codes.Internal, refusal.Storage, "job %q stays: %w; free space on the disk, or see to its rights, and delete it again", name, err).With("job", name)
 	}
-	if record.Running == nil {
-		return nil
-	}
+	// Also when no generation is running: one may be left that could not be undone.
 	if err := m.uninstall(record); err != nil {
 		return errors.Join(err, m.putBack(record))
 	}
 	return nil
 }
 
-// uninstall takes the running generation out of the data plane. It is no error that it is not there.
+// uninstall takes the job out of the aggregator and then out of the ToR, or leaves it in both. It is no error that it is not there.
 func (m *Manager) uninstall(record *store.Job) error {
 	id, name := record.Allocation.ID, record.Name()
 	if err := m.config.Aggregator.RemoveJob(id); err != nil && !errors.Is(err, xdp.ErrNoJob) {
 		return refusal.New(codes.Internal, refusal.DataPlane, "generation %d of job %q could not be taken out of the aggregator: %w; try again, and restart spillwayd if it stays",
 			record.Generation, name, err).With("job", name)
 	}
-	if record.Running.Through && m.config.Switch != nil {
+	if m.config.Switch != nil {
 		m.config.Switch.RemoveJob(id)
 	}
 	return nil

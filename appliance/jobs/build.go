@@ -62,7 +62,10 @@ func switchJob(record *store.Job, tor netip.Addr) pipeline.Job {
 	}
 	if r := record.Allocation.Region; r != nil {
 		job.Region = &pipeline.Region{Base: uint16(r.Base), Slots: uint16(r.Slots), Mode: pipeline.ModePrivate}
-		if r.Shared {
+		switch {
+		case r.Shared && record.Spec.FirstCome:
+			job.Region.Mode = pipeline.ModeFirstCome
+		case r.Shared:
 			job.Region.Mode = pipeline.ModeShared
 		}
 	}

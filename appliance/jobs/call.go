@@ -89,9 +89,9 @@ func (c *call) take(now time.Time) (updates []*v1.JoinResponse, ended bool, err 
 	about := func(kind v1.NoticeKind) []uint32 {
 		return c.job.ranks(func(rank uint32) bool { return c.news[rank] == kind })
 	}
-	if ranks := about(v1.NoticeKind_NOTICE_KIND_LOST); len(ranks) > 0 {
-		notice(v1.NoticeKind_NOTICE_KIND_LOST, ranks, "%s lost: the call ended without leave; the rank may resume until about %s",
-			these(ranks, "is", "are"), now.Add(c.job.grace()).UTC().Format(time.RFC3339))
+	for _, rank := range about(v1.NoticeKind_NOTICE_KIND_LOST) {
+		// The worker adds when this came, if it has to explain for whom it waits.
+		notice(v1.NoticeKind_NOTICE_KIND_LOST, []uint32{rank}, "%s lost its connection", c.job.who(rank))
 	}
 	if ranks := about(v1.NoticeKind_NOTICE_KIND_RESUMED); len(ranks) > 0 {
 		notice(v1.NoticeKind_NOTICE_KIND_RESUMED, ranks, "%s", these(ranks, "has resumed", "have resumed"))

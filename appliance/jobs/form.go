@@ -95,15 +95,24 @@ func (m *Manager) attempt(ctx context.Context, j *job) ([]*call, error) {
 	}
 	// Not before: a daemon that dies in between has told nobody, and the next one takes out what is not written down.
 	if err := m.store.Put(*record); err != nil {
-		return calls, errors.Join(notStored(j, err), m.uninstall(record))
+		return calls, errors.Join(notStored(j, err), m.undo(record))
 	}
 	if m.commit(j, record, calls) {
 		return calls, nil
 	}
-	if err := errors.Join(m.uninstall(record), m.putBack(old)); err != nil {
+	if err := errors.Join(m.undo(record), m.putBack(old)); err != nil {
 		return calls, errors.Join(errVanished, err)
 	}
 	return calls, errVanished
+}
+
+// undo takes out of the data plane what nobody has been told of. What the aggregator does not give up is harmless, as nobody knows its cookie, and in the way of
+// nobody: the job's next generation takes its place.
+func (m *Manager) undo(record *store.Job) error {
+	if m.config.Switch != nil {
+		m.config.Switch.RemoveJob(record.Allocation.ID)
+	}
+	return m.uninstall(record)
 }
 
 // conclude ends the generation that is running for the data plane though nobody takes part in it, and returns the job without it.

@@ -203,6 +203,15 @@ func (j *job) progress() string {
 	return ""
 }
 
+// who is a member of the running generation, for people.
+func (j *job) who(rank uint32) string {
+	text := fmt.Sprintf("rank %d (%s", rank, j.record.Running.Members[rank].Addr)
+	if described := j.members[rank].description; described != "" {
+		text += ", " + described
+	}
+	return text + ")"
+}
+
 // these names ranks and says what they do: "rank 2 asks", "ranks 0 1 3 ask".
 func these(ranks []uint32, one, several string) string {
 	if len(ranks) == 1 {

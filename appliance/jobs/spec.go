@@ -121,6 +121,9 @@ func (s site) completePath(spec, asked *v1.JobSpec, f *fault) {
 	case spec.Publication == multicast && !s.multicast:
 		f.add("publication", "multicast needs a group, and this appliance has none: ask for unicast, or write groups into its configuration")
 	}
+	if spec.FirstCome && spec.Tor != v1.TorUse_TOR_USE_SHARED {
+		f.add("first_come", "only in a shared region does anybody else come: leave it out, or ask for tor: shared")
+	}
 	if !usesTor(spec) {
 		return
 	}

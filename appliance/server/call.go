@@ -65,7 +65,7 @@ func (c *call) receive() ([]byte, error) {
 	done := make(chan result, 1)
 	c.gate.sends.Go(func() {
 		var received result
-		received.err = c.ServerStream.RecvMsg(&received.frame)
+		received.err = c.guarded(func() error { return c.ServerStream.RecvMsg(&received.frame) })
 		done <- received
 	})
 	var late <-chan time.Time
@@ -91,7 +91,7 @@ func (c *call) SendMsg(message any) error {
 		return err
 	}
 	done := make(chan error, 1)
-	c.gate.sends.Go(func() { done <- c.ServerStream.SendMsg(message) })
+	c.gate.sends.Go(func() { done <- c.guarded(func() error { return c.ServerStream.SendMsg(message) }) })
 	timer := time.NewTimer(c.gate.limits.Send)
 	defer timer.Stop()
 	select {
@@ -110,6 +110,16 @@ func (c *call) SendMsg(message any) error {
 		c.caller.connection.closeIn(c.gate.limits.Send)
 		return slow
 	}
+}
+
+// guarded makes a panic an error.
+func (c *call) guarded(f func() error) (err error) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			err = c.gate.panicked(c, panicked)
+		}
+	}()
+	return f()
 }
 
 func isNotServing(message any) bool {

@@ -31,8 +31,8 @@ type gate struct {
 	trust  *atomic.Pointer[trust]
 	rates  *rates
 	log    *slog.Logger
-	// lines bounds what callers that call too often can write into the log.
-	lines *rate.Limiter
+	// lines bounds what callers can write into the log by being refused, and busyLines by calling too often.
+	lines, busyLines *rate.Limiter
 
 	// leaving says that health is not what it was, and closed refuses new calls.
 	leaving, closed atomic.Bool
@@ -49,7 +49,7 @@ type gate struct {
 func newGate(config Config, trust *atomic.Pointer[trust]) *gate {
 	g := &gate{
 		limits: config.Limits, socket: config.Socket, trust: trust, rates: newRates(config.Limits), log: config.Log,
-		lines: rate.NewLimiter(1, 1), crowds: map[string]int{},
+		lines: rate.NewLimiter(20, 100), busyLines: rate.NewLimiter(1, 1), crowds: map[string]int{},
 	}
 	g.ends, g.endAll = context.WithCancelCause(context.Background())
 	g.watches, g.endWatches = context.WithCancelCause(context.Background())
@@ -107,6 +107,7 @@ func (g *gate) through(method string, unary bool, handler grpc.StreamHandler) gr
 		if !ok {
 			return refusal.New(codes.Internal, refusal.Internal, "%w; tell the makers of Spillway", errNobody)
 		}
+		who.connection.calls()
 		defer func() { g.note(stream.Context(), who, method, begun, err) }()
 		if refused := g.admit(who, method, rule, begun); refused != nil {
 			return refused
@@ -134,7 +135,7 @@ func (g *gate) through(method string, unary bool, handler grpc.StreamHandler) gr
 			}
 		}
 		call := &call{ServerStream: stream, ctx: ctx, cancel: cancel, gate: g, caller: who, method: method, rule: rule}
-		return g.refuse(ctx, method, unary, g.run(call, service, handler))
+		return g.refuse(ctx, method, unary, call.guarded(func() error { return handler(service, call) }))
 	}
 }
 
@@ -199,15 +200,10 @@ func (g *gate) bounded(ctx context.Context, method string) (context.Context, con
 		"%s took longer than %v; something that it waits for is stuck: spillctl doctor, and the log of spillwayd", short(method), bound))
 }
 
-// run runs a handler, and makes a panic of it an error.
-func (g *gate) run(call *call, service any, handler grpc.StreamHandler) (err error) {
-	defer func() {
-		if panicked := recover(); panicked != nil {
-			g.log.Error("panic", "method", short(call.method), "peer", call.caller.peer, "panic", fmt.Sprint(panicked), "stack", string(debug.Stack()))
-			err = refusal.New(codes.Internal, refusal.Internal, "%s ran into a bug; the log of spillwayd has what is needed to find it", short(call.method))
-		}
-	}()
-	return handler(service, call)
+// panicked writes down a panic, and is what the caller hears of it.
+func (g *gate) panicked(call *call, panicked any) *refusal.Error {
+	g.log.Error("panic", "method", short(call.method), "peer", call.caller.peer, "panic", fmt.Sprint(panicked), "stack", string(debug.Stack()))
+	return refusal.New(codes.Internal, refusal.Internal, "%s ran into a bug; the log of spillwayd has what is needed to find it", short(call.method))
 }
 
 // refuse makes a refusal of whatever a handler returned.
@@ -265,7 +261,7 @@ func (g *gate) note(ctx context.Context, who *caller, method string, begun time.
 			level = slog.LevelError
 		case reason == refusal.Cancelled, reason == refusal.ShuttingDown:
 			level = slog.LevelDebug
-		case reason == refusal.TooMany && !g.lines.Allow():
+		case reason == refusal.TooMany && !g.busyLines.Allow(), reason != refusal.TooMany && !g.lines.Allow():
 			level = slog.LevelDebug
 		}
 	}

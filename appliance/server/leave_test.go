@@ -3,6 +3,7 @@ package server_test
 import (
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -82,6 +83,11 @@ func TestGoingAwayFromStuckCallers(t *testing.T) {
 	for range 1000 {
 		r.events.Add(v1.EventLevel_EVENT_LEVEL_INFO, "test", "", nil, "%s", strings.Repeat("x", 1000))
 	}
+	silent, err := net.Dial("tcp", r.Addr()) // half way into TLS
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
 	if _, err := r.overSocket(t).NewStream(within(t), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, v1.WorkerService_Join_FullMethodName); err != nil {
 		t.Fatal(err)
 	}

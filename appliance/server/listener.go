@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,12 +27,16 @@ type listener struct {
 	mu    sync.Mutex // over what follows; nothing else is locked while it is held
 	open  int
 	peers map[netip.Addr]int
+	// mute are the connections on which there was no call yet.
+	mute map[*connection]bool
+	// leaving: no connection is let in any more.
+	leaving bool
 }
 
 func newListener(inner net.Listener, limits Limits, log *slog.Logger) *listener {
 	return &listener{
 		Listener: inner, most: limits.Connections, mostPerPeer: limits.ConnectionsPerPeer, log: log,
-		lines: rate.NewLimiter(1, 1), peers: map[netip.Addr]int{},
+		lines: rate.NewLimiter(1, 1), peers: map[netip.Addr]int{}, mute: map[*connection]bool{},
 	}
 }
 
@@ -69,6 +75,8 @@ func (l *listener) admit(inner net.Conn) (*connection, error) {
 	defer l.mu.Unlock()
 	peer := l.peers[made.from]
 	switch {
+	case l.leaving:
+		return nil, errors.New("the server goes away")
 	case l.open >= l.most+l.reserve():
 		return nil, fmt.Errorf("%d connections are open", l.open)
 	case l.open >= l.most:
@@ -80,6 +88,7 @@ func (l *listener) admit(inner net.Conn) (*connection, error) {
 	}
 	l.open++
 	l.peers[made.from]++
+	l.mute[made] = true
 	return made, nil
 }
 
@@ -87,8 +96,20 @@ func (l *listener) gone(c *connection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open--
+	delete(l.mute, c)
 	if l.peers[c.from]--; l.peers[c.from] == 0 {
 		delete(l.peers, c.from)
+	}
+}
+
+// closeMute lets no connection in any more, and closes those on which there was no call: gRPC would wait for those that have not finished their handshake.
+func (l *listener) closeMute() {
+	l.mu.Lock()
+	l.leaving = true
+	mute := slices.Collect(maps.Keys(l.mute))
+	l.mu.Unlock()
+	for _, c := range mute {
+		_ = c.Close() // gRPC does too, and notes what comes of it
 	}
 }
 
@@ -123,6 +144,13 @@ type connection struct {
 	once sync.Once
 	mu   sync.Mutex // over doom
 	doom *time.Timer
+}
+
+// calls notes that there is a call on the connection.
+func (c *connection) calls() {
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	delete(c.listener.mute, c)
 }
 
 // Close may be called more than once.

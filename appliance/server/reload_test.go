@@ -80,6 +80,10 @@ func TestReload(t *testing.T) {
 		t.Errorf("of the new authority: %v", err)
 	}
 
+	if ends, ok := r.CertificateEnds(); !ok || time.Until(ends) < certs.PairLifetime-time.Hour {
+		t.Errorf("the appliance's certificate ends at %v, %v", ends, ok)
+	}
+
 	// The stream has been there all the time.
 	r.events.Add(v1.EventLevel_EVENT_LEVEL_INFO, "test", "", nil, "after all that")
 	if response, err := stream.Recv(); err != nil || response.GetEvent().GetText() != "after all that" {

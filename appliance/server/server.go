@@ -272,6 +272,9 @@ func (s *Server) leave() {
 	for _, door := range s.doors {
 		stopping.Go(door.server.GracefulStop)
 	}
+	for _, door := range s.doors {
+		door.listener.closeMute()
+	}
 	stopped := make(chan struct{})
 	go func() {
 		stopping.Wait()
@@ -307,6 +310,15 @@ func (s *Server) Reload() error {
 	}
 	s.trust.Store(trust)
 	return nil
+}
+
+// CertificateEnds is when callers will begin to refuse the appliance's certificate. It is false without TLS.
+func (s *Server) CertificateEnds() (time.Time, bool) {
+	trust := s.trust.Load()
+	if trust == nil {
+		return time.Time{}, false
+	}
+	return trust.own.NotAfter, true
 }
 
 // Addr is the TCP address that is listened on, for a Listen with port 0; empty: none.

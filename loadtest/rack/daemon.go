@@ -12,7 +12,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	v1 "spillway/appliance/api/spillway/v1"
 	"spillway/appliance/certs"
@@ -134,28 +136,19 @@ func (d *daemon) await(ctx context.Context, tor bool) error {
 	if !tor {
 		return nil
 	}
-	return d.awaitSwitch(ctx, 1)
+	return d.awaitSwitch(ctx, time.Time{})
 }
 
-// sessions is how many sessions with the ToR the daemon has opened.
-func (r *Rack) sessions(ctx context.Context) (uint64, error) {
-	s, err := r.daemon.node.GetSwitch(ctx, &v1.GetSwitchRequest{})
-	if err != nil {
-		return 0, fmt.Errorf("ask the daemon for the ToR: %w", said(err))
-	}
-	return s.GetSessions(), nil
-}
-
-// awaitSwitch asks until the ToR is what it should be, in this session or a later one.
-func (d *daemon) awaitSwitch(ctx context.Context, session uint64) error {
+// awaitSwitch asks until the ToR is what it should be, and has come to be that after a moment. The daemon may be restarted meanwhile.
+func (d *daemon) awaitSwitch(ctx context.Context, after time.Time) error {
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
 	for {
 		s, err := d.node.GetSwitch(ctx, &v1.GetSwitchRequest{})
-		if err != nil {
+		if err != nil && status.Code(err) != codes.Unavailable {
 			return fmt.Errorf("ask the daemon for the ToR: %w", err)
 		}
-		if s.GetState() == v1.SwitchState_SWITCH_STATE_IN_SYNC && s.GetSessions() >= session {
+		if s.GetState() == v1.SwitchState_SWITCH_STATE_IN_SYNC && s.GetSince().AsTime().After(after) {
 			return nil
 		}
 		select {

@@ -3,6 +3,8 @@ package rack
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"os"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -145,11 +147,12 @@ func (r *Rack) Invite(job Job) ([]Invitation, error) {
 	return all, nil
 }
 
-// Join accepts the invitation, in the namespace of the worker's host.
-func (i Invitation) Join(ctx context.Context, opts ...worker.Option) (*worker.Worker, error) {
+// Join accepts the invitation, in the namespace of the worker's host. What matters of its messages goes to stderr.
+func (i Invitation) Join(ctx context.Context) (*worker.Worker, error) {
 	config, err := i.Pair.ClientTLS()
 	if err != nil {
 		return nil, err
 	}
-	return worker.Join(ctx, i.Appliance, i.Job, i.Rank, append([]worker.Option{worker.WithTLS(config)}, opts...)...)
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	return worker.Join(ctx, i.Appliance, i.Job, i.Rank, worker.WithTLS(config), worker.WithLogger(log))
 }

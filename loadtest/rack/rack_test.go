@@ -251,6 +251,8 @@ func play(role string) error {
 		}
 	case "tor":
 		return RunTor(context.Background(), os.Stdin, os.Stdout)
+	case "reducer":
+		return reducing(in, out)
 	case "spillwayd":
 		os.Exit(command.Main(context.Background(), append([]string{"spillwayd"}, os.Args[1:]...), os.Stdout, os.Stderr))
 	case "preflight":

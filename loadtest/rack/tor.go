@@ -79,6 +79,7 @@ func (t *Tor) setDefaults(elements int) error {
 // a place in the memory of all. A region is a power of two of slots; what equal shares of that kind leave over is not used.
 func (t *Tor) ask(spec *v1.JobSpec) {
 	switch share := t.share(int(spec.GetWindow())); {
+	case spec.GetWorkers() < 2: // there is nothing to sum
 	case t.Shared && t.sharedSlots() > 0:
 		spec.Tor, spec.FirstCome = v1.TorUse_TOR_USE_SHARED, t.FirstCome
 	case !t.Shared && share > 0:

@@ -6,6 +6,11 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"spillway/appliance/refusal"
 )
 
 // A tor is the ToR of a rack: its namespace, whose interfaces are its ports, and the process in it. What it holds is the daemon's business.
@@ -49,21 +54,20 @@ func (r *Rack) RebootTor(ctx context.Context) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// The daemon adds up what ToRs counted that are gone, as far as it knows it: this is the last look.
-	if _, err := r.listCounters(ctx, ""); err != nil {
+	// The daemon adds up what ToRs counted that are gone, as far as it knows it: this is the last look. One that is restarted at this moment
+	// has forgotten it anyway.
+	_, err := r.listCounters(ctx, "")
+	if refused := refusal.Of(err); err != nil && (refused == nil || refused.Code != codes.Unavailable) {
 		return fmt.Errorf("reboot the ToR: last look at its counters: %w", err)
 	}
-	before, err := r.sessions(ctx)
-	if err != nil {
-		return fmt.Errorf("reboot the ToR: %w", err)
-	}
+	killed := time.Now()
 	t.process.Kill()
 	if err := t.launch(ctx, r.torPorts()); err != nil {
 		return fmt.Errorf("reboot the ToR: %w", err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, daemonPatience, fmt.Errorf("the ToR is not ready after %v", daemonPatience))
 	defer cancel()
-	if err := r.daemon.awaitSwitch(ctx, before+1); err != nil {
+	if err := r.daemon.awaitSwitch(ctx, killed); err != nil {
 		return fmt.Errorf("reboot the ToR: %w", err)
 	}
 	return nil

@@ -266,9 +266,8 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 	if (!slot || !e.payload || elems > e.capacity || index >= MAX_MEMBERS)
 		return drop(c, COUNT_INTERNAL);
 
-	/* The coarse clock is a load, not a look at the hardware; it moves every few
-	 * milliseconds. Taken here because nothing may be called under the lock. */
-	__u64 now = bpf_ktime_get_coarse_ns();
+	/* No call: the kernel puts a load of its tick count in its place. */
+	__u64 now = bpf_jiffies64();
 
 	c->member[index].packets++;
 	c->member[index].last = now;

@@ -47,7 +47,7 @@ enum counter {
 /* What came from a member, whatever was done with it. */
 struct activity {
 	__u64 packets;
-	__u64 last; /* when, by bpf_ktime_get_coarse_ns */
+	__u64 last; /* when, in jiffies */
 };
 
 /* In one value, so that a packet looks up one; and no atomics, since a CPU's are its own. */

@@ -101,7 +101,7 @@ struct slot {
 	__u8 addends;  /* packets in the sum; what narrow lanes are offset by */
 	__u8 unused;
 	__u32 verdict; /* scratch of visit_slot, under the lock */
-	__u64 claimed; /* when its chunk came, by bpf_ktime_get_coarse_ns */
+	__u64 claimed; /* when its chunk came, in jiffies */
 };
 
 struct {

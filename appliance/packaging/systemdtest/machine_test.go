@@ -31,6 +31,11 @@ func TestMain(m *testing.M) {
 		if err = json.Unmarshal([]byte(order), &o); err == nil {
 			err = holdMachine(o)
 		}
+	case "worker":
+		var o workerOrder
+		if err = json.Unmarshal([]byte(order), &o); err == nil {
+			err = beWorker(o)
+		}
 	default:
 		err = fmt.Errorf("mode %q", mode)
 	}
@@ -101,6 +106,13 @@ func newMachine(t *testing.T, network *network) *machine {
 		}
 	}()
 	t.Cleanup(func() {
+		if t.Failed() && m.leader != 0 {
+			t.Logf("the service's journal:\n%s", m.journal(60))
+			for _, command := range []string{"counters", "doctor", "workers train"} {
+				out, err := m.try("spillctl", strings.Fields(command)...)
+				t.Logf("spillctl %s: %v\n%s", command, err, out)
+			}
+		}
 		must(t, stdin.Close())
 		for range boots { // until the process has ended its output
 		}
