@@ -114,9 +114,7 @@ func TestForeign(t *testing.T) {
 		first := l.run()
 		first.signal(syscall.SIGTERM)
 		first.code()
-		text, err := os.ReadFile(l.config())
-		l.must(err)
-		l.must(os.WriteFile(l.config(), []byte(strings.Replace(string(text), "aggregator:", "aggregator:\n  max_jobs: 16", 1)), 0o644))
+		l.write(strings.Replace(l.text(), "aggregator:", "aggregator:\n  max_jobs: 16", 1))
 		code, said := l.command("run", "--config", l.config())
 		if code != 5 || !strings.Contains(said, "16") {
 			t.Errorf("code %d, it says %q", code, said)
