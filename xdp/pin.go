@@ -143,6 +143,11 @@ func (p *pins) create(a *Aggregator, d description) (err error) {
 	if err := os.Mkdir(p.unfinished(), 0o700); err != nil {
 		return err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(p.unfinished()))
+		}
+	}()
 	all := map[string]interface{ Pin(string) error }{"description": p.description, "attachments": p.attachments}
 	for name, m := range a.maps() {
 		all[name] = *m
@@ -185,16 +190,16 @@ func (p *pins) attached() (all map[int]*attachment, err error) {
 			}
 		}
 	}()
-	var ifindex uint32
-	var raw []byte
-	entries := p.attachments.Iterate()
-	for entries.Next(&ifindex, &raw) {
-		at := &attachment{ifindex: int(ifindex)}
-		at.record = parseRecord(raw)
-		all[at.ifindex] = at
-	}
-	if err := entries.Err(); err != nil {
-		return all, fmt.Errorf("read the record of attachments: %w", err)
+	if p.attachments != nil { // else somebody removed it, and the links are all there is to go by
+		var ifindex uint32
+		var raw []byte
+		entries := p.attachments.Iterate()
+		for entries.Next(&ifindex, &raw) {
+			all[int(ifindex)] = &attachment{ifindex: int(ifindex), record: parseRecord(raw)}
+		}
+		if err := entries.Err(); err != nil {
+			return all, fmt.Errorf("read the record of attachments: %w", err)
+		}
 	}
 	names, err := os.ReadDir(p.state())
 	if err != nil {
@@ -281,21 +286,19 @@ func (p *pins) detach() error {
 	if !found {
 		return nil
 	}
-	if p.attachments != nil {
-		attached, err := p.attached()
-		if err != nil {
-			return err
+	attached, err := p.attached()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, at := range attached {
+		if err := at.detach(d.FirstPort, d.Ports); err != nil {
+			errs = append(errs, fmt.Errorf("detach from interface %d: %w", at.ifindex, err))
 		}
-		var errs []error
-		for _, at := range attached {
-			if err := at.detach(d.FirstPort, d.Ports); err != nil {
-				errs = append(errs, fmt.Errorf("detach from interface %d: %w", at.ifindex, err))
-			}
-			errs = append(errs, at.close())
-		}
-		if err := errors.Join(errs...); err != nil {
-			return err
-		}
+		errs = append(errs, at.close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	return errors.Join(p.remove(), p.closeMaps())
 }
