@@ -122,7 +122,7 @@ func TestSlowWorker(t *testing.T) {
 	one, two := r.join("a", 1), r.join("a", 2)
 	one.begun()
 	two.begun()
-	r.join("b", 0).begun().String()
+	r.join("b", 0).begun()
 	for range 100 {
 		one.vanish()
 		two.notice(v1.NoticeKind_NOTICE_KIND_LOST, 1)
