@@ -49,6 +49,8 @@ type member struct {
 	call  *call
 	left  bool
 	since time.Time
+	// told: the others know that it is lost.
+	told bool
 	// description is what the worker says that it is.
 	description string
 }

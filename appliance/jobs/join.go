@@ -179,6 +179,11 @@ func (m *Manager) resume(c *call, name string, part *v1.Resume) error {
 		before.end(rankTaken(j, before, "has resumed from another call", c))
 		return nil
 	}
+	for rank := range j.members {
+		if other := &j.members[rank]; other.lost() && other.told {
+			c.tell(v1.NoticeKind_NOTICE_KIND_LOST, uint32(rank))
+		}
+	}
 	m.tellOthers(j, c.rank, v1.NoticeKind_NOTICE_KIND_RESUMED)
 	m.changed(j)
 	m.event(levelInfo, "worker-resumed", j, []uint32{c.rank}, "rank %d of job %s has resumed its part in generation %d", c.rank, j.name(), j.record.Generation)
@@ -187,7 +192,7 @@ func (m *Manager) resume(c *call, name string, part *v1.Resume) error {
 
 // with is the member with a call.
 func (m member) with(c *call, now time.Time) member {
-	m.call, m.since = c, now
+	m.call, m.since, m.told = c, now, false
 	if c.description != "" {
 		m.description = c.description
 	}
@@ -237,7 +242,7 @@ func (m *Manager) detach(c *call) {
 		}
 		m.changed(j)
 	case j.members != nil && j.members[c.rank].call == c:
-		j.members[c.rank].call, j.members[c.rank].since = nil, m.config.Now()
+		j.members[c.rank].call, j.members[c.rank].since, j.members[c.rank].told = nil, m.config.Now(), true
 		m.idle(j)
 		m.tellOthers(j, c.rank, v1.NoticeKind_NOTICE_KIND_LOST)
 		m.changed(j)
