@@ -267,9 +267,9 @@ func (p *pins) closeMaps() error {
 // close gives up the handles and the directory.
 func (p *pins) close() error { return errors.Join(p.closeMaps(), p.lock.Close()) }
 
-// Detach takes the aggregator that is pinned in dir off all interfaces, which are looked for in the current network
-// namespace, and out of dir; its jobs and sums are gone then. It is no error that there is nothing, that interfaces are gone, or that an attempt before this one
-// stopped half-way. While a process has the directory open, the error is ErrInUse.
+// Detach takes the aggregator that is pinned in dir off all interfaces, which are looked for in the current network namespace,
+// and out of dir; its jobs and sums are gone then. It is no error that there is nothing, that interfaces are gone, or that an
+// attempt before this one stopped half-way. While a process has the directory open, the error is ErrInUse.
 func Detach(dir string) (err error) {
 	p, err := lockPins(dir, false)
 	if errors.Is(err, fs.ErrNotExist) {
