@@ -157,7 +157,7 @@ func TestLostAndResumed(t *testing.T) {
 	r := newRig(t, false)
 	all := r.run("a", 3)
 	all[1].vanish()
-	if text := all[0].notice(v1.NoticeKind_NOTICE_KIND_LOST, 1); !text != "rank 1 (10.77.0.2, process of rank 1) lost its connection" {
+	if text := all[0].notice(v1.NoticeKind_NOTICE_KIND_LOST, 1); text != "rank 1 (10.77.0.2, process of rank 1) lost its connection" {
 		t.Error(text)
 	}
 	all[2].notice(v1.NoticeKind_NOTICE_KIND_LOST, 1)
