@@ -1,14 +1,10 @@
 package worker
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"time"
 
 	"spillway/worker/engine"
@@ -142,28 +138,4 @@ func addressTowards(home netip.AddrPort) (netip.Addr, error) {
 	}
 	addr := conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
 	return addr, conn.Close()
-}
-
-// Source is where a worker gets its parameters.
-type Source interface {
-	Params(ctx context.Context, rank int) (Params, error)
-}
-
-// FileSource is the path of a JSON file with the job's parameters, the same for all ranks.
-type FileSource string
-
-// Params reads the file; rank takes the place of what the file says.
-func (f FileSource) Params(_ context.Context, rank int) (Params, error) {
-	content, err := os.ReadFile(string(f))
-	if err != nil {
-		return Params{}, fmt.Errorf("read job parameters: %w", err)
-	}
-	var p Params
-	decoder := json.NewDecoder(bytes.NewReader(content))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&p); err != nil {
-		return Params{}, fmt.Errorf("read job parameters from %s: %w", string(f), err)
-	}
-	p.Rank = rank
-	return p, nil
 }

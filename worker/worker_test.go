@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -49,10 +48,10 @@ type loopback struct {
 	done   chan struct{}
 }
 
-func (l *loopback) Params(_ context.Context, rank int) (Params, error) {
+func (l *loopback) of(rank int) Params {
 	p := l.params
 	p.Rank, p.Addr = rank, workerAddr(rank)
-	return p, nil
+	return p
 }
 
 func workerAddr(rank int) netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, byte(2 + rank)}) }
@@ -130,7 +129,7 @@ func (l *loopback) join(t *testing.T, ranks int, opts ...Option) []*Worker {
 	t.Helper()
 	var all []*Worker
 	for rank := range ranks {
-		w, err := Join(t.Context(), l, rank, append([]Option{WithLogger(slog.New(slog.DiscardHandler))}, opts...)...)
+		w, err := JoinWith(l.of(rank), append([]Option{WithLogger(slog.New(slog.DiscardHandler))}, opts...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -340,7 +339,7 @@ func TestCloseFailsWhatIsInFlightAndLeaksNothing(t *testing.T) {
 	// A Join that fails half-way leaves nothing behind either: the port is taken.
 	l.join(t, 1)
 	after := openFiles(t)
-	if _, err := Join(t.Context(), l, 0); err == nil || !strings.Contains(err.Error(), "127.0.0.2") {
+	if _, err := JoinWith(l.of(0)); err == nil || !strings.Contains(err.Error(), "127.0.0.2") {
 		t.Errorf("second worker at one address: %v", err)
 	}
 	if got := openFiles(t); got != after {
@@ -359,50 +358,6 @@ func openFiles(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return len(entries)
-}
-
-func TestFileSource(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "job.json")
-	write := func(content string) {
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(`{"job":1,"generation":2,"cookie":3,"workers":4,"elements":256,"window":128,"home":"10.0.0.1:9700","home_ports":4,
-		"group":"239.1.2.3","worker_port":9800,"min_rto":"2ms","silence":"5s"}`)
-	p, err := FileSource(path).Params(t.Context(), 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	if p.Rank != 3 || p.MinRTO != Duration(2*time.Millisecond) || p.withDefaults().MaxRTO != DefaultMaxRTO || p.Home.Port() != 9700 || p.Group.String() != "239.1.2.3" || p.Addr.IsValid() {
-		t.Errorf("read %+v", p)
-	}
-	if p.Tor != nil {
-		t.Errorf("a ToR region that the file does not have: %+v", p.Tor)
-	}
-	write(`{"job":1,"workers":4,"elements":32,"window":128,"home":"10.0.0.1:9700","worker_port":9800,"priority":5,
-		"tor":{"base":64,"slots":16,"period":128,"offset":3}}`)
-	if p, err = FileSource(path).Params(t.Context(), 3); err != nil || p.Validate() != nil || p.Tor == nil || *p.Tor != (TorRegion{Base: 64, Slots: 16, Period: 128, Offset: 3}) {
-		t.Errorf("read %+v with a ToR region: %v, %v", p, err, p.Validate())
-	}
-	write(`{"tor":{"size":3}}`)
-	if _, err := FileSource(path).Params(t.Context(), 0); err == nil || !strings.Contains(err.Error(), "size") {
-		t.Errorf("unknown field of the ToR region: %v", err)
-	}
-	write(`{"jobs":1}`)
-	if _, err := FileSource(path).Params(t.Context(), 0); err == nil || !strings.Contains(err.Error(), "jobs") {
-		t.Errorf("unknown field: %v", err)
-	}
-	write(`{"silence":3}`)
-	if _, err := FileSource(path).Params(t.Context(), 0); err == nil {
-		t.Error("a duration without a unit was taken")
-	}
-	if _, err := FileSource(path+"x").Params(t.Context(), 0); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no file: %v", err)
-	}
 }
 
 func TestValidateNamesWhatIsWrong(t *testing.T) {

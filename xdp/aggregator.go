@@ -3,12 +3,11 @@ package xdp
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/rlimit"
-	"github.com/vishvananda/netlink"
 
 	"spillway/wire"
 )
@@ -26,63 +25,104 @@ type Config struct {
 
 // DefaultMaxJobs is the number of jobs an aggregator has room for unless told
 // otherwise. A job costs about 5 kB of maps besides its slots (65 members, 64
-// replicas, and counters for each CPU).
+// replicas), and 1.3 kB for each CPU (counters, and what came from each member).
 const DefaultMaxJobs = 256
 
 // Aggregator is the loaded program with its maps. Its methods may be called
 // from several goroutines at once.
 type Aggregator struct {
 	config   Config
+	takeover Takeover
 	objects  aggregatorObjects
-	names    []string   // of the counters, by index
+	names    []string // of the counters, by index
+	tag      string
+	pins     *pins // nil: not pinned, all of it goes with the process
+	adopted  bool
 	mu       sync.Mutex // over what follows; nothing else is locked while it is held
-	regions  [classes]region
+	regions  [classes]*Allocator
 	jobs     map[uint16]*installed
-	attached []attachment
+	attached map[int]*attachment // by interface
 }
 
-// Load loads the program and its maps into the kernel and attaches nothing. It
-// needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, or root. When the verifier
+// A build is what a binary would load: the compiled programs and their versions.
+type build struct {
+	layout, version uint32
+	spec            func() (*ebpf.CollectionSpec, error)
+}
+
+// thisBuild is this binary's.
+func thisBuild() *build { return &build{layoutVersion, programVersion, loadAggregator} }
+
+// Load loads the program and its maps into the kernel and attaches nothing. They go with the process; Open makes what
+// stays. It needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, or root. When the verifier
 // refuses, the error is its summary; print it with %+v for the whole log.
 func Load(config Config) (*Aggregator, error) {
-	if config.Slots == (Slots{}) {
-		config.Slots = DefaultSlots
-	}
-	if config.MaxJobs == 0 {
-		config.MaxJobs = DefaultMaxJobs
-	}
-	if config.FirstPort == 0 {
-		config.FirstPort = wire.BasePort
-	}
-	if config.Ports == 0 {
-		config.Ports = 1
-	}
-	if config.MaxJobs > 1<<16 {
-		return nil, fmt.Errorf("%d jobs: job ids have 16 bits", config.MaxJobs)
-	}
-	if config.Ports&(config.Ports-1) != 0 || int(config.FirstPort)+int(config.Ports) > 1<<16 {
-		return nil, fmt.Errorf("ports %d + %d: want a power of two of ports below 65536", config.FirstPort, config.Ports)
-	}
-	// Kernels before 5.11 account maps against this limit.
-	if err := rlimit.RemoveMemlock(); err != nil {
-		return nil, fmt.Errorf("lift the limit on locked memory: %w", err)
-	}
-	spec, err := loadAggregator()
+	config, err := config.completed()
 	if err != nil {
-		return nil, fmt.Errorf("read the compiled program: %w", err)
-	}
-	if err := config.apply(spec); err != nil {
 		return nil, err
 	}
-	a := &Aggregator{config: config, jobs: make(map[uint16]*installed)}
-	if a.names, err = counterNames(spec.Types); err != nil {
+	return thisBuild().load(config, nil)
+}
+
+// completed has defaults in place of zeros.
+func (c Config) completed() (Config, error) {
+	if c.Slots == (Slots{}) {
+		c.Slots = DefaultSlots
+	}
+	if c.MaxJobs == 0 {
+		c.MaxJobs = DefaultMaxJobs
+	}
+	if c.FirstPort == 0 {
+		c.FirstPort = wire.BasePort
+	}
+	if c.Ports == 0 {
+		c.Ports = 1
+	}
+	if c.MaxJobs > 1<<16 {
+		return c, fmt.Errorf("%d jobs: job ids have 16 bits", c.MaxJobs)
+	}
+	if c.Ports&(c.Ports-1) != 0 || int(c.FirstPort)+int(c.Ports) > 1<<16 {
+		return c, fmt.Errorf("ports %d + %d: want a power of two of ports below 65536", c.FirstPort, c.Ports)
+	}
+	return c, nil
+}
+
+// load makes an aggregator of a completed config: over the given maps by name, or over new ones.
+func (b *build) load(config Config, over map[string]*ebpf.Map) (*Aggregator, error) {
+	a, spec, err := b.prepare(config)
+	if err != nil {
 		return nil, err
 	}
-	a.regions = newRegions(config.Slots)
-	if err := spec.LoadAndAssign(&a.objects, nil); err != nil {
+	if err := spec.LoadAndAssign(&a.objects, &ebpf.CollectionOptions{MapReplacements: over}); err != nil {
 		return nil, fmt.Errorf("load the aggregator: %w", err)
 	}
+	if err := a.readTag(); err != nil {
+		return nil, errors.Join(err, a.objects.Close())
+	}
 	return a, nil
+}
+
+// prepare makes all of an aggregator but its objects in the kernel, and the spec to load these from.
+func (b *build) prepare(config Config) (*Aggregator, *ebpf.CollectionSpec, error) {
+	// Kernels before 5.11 account maps against this limit; on later ones this does nothing and needs no capability.
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return nil, nil, fmt.Errorf("lift the limit on locked memory: %w", err)
+	}
+	spec, err := b.spec()
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the compiled program: %w", err)
+	}
+	if err := config.apply(spec); err != nil {
+		return nil, nil, err
+	}
+	a := &Aggregator{config: config, jobs: make(map[uint16]*installed), attached: make(map[int]*attachment)}
+	if a.names, err = counterNames(spec.Types); err != nil {
+		return nil, nil, err
+	}
+	for class, n := range config.Slots {
+		a.regions[class] = NewAllocator(n)
+	}
+	return a, spec, nil
 }
 
 // apply sets sizes and load-time constants in spec.
@@ -116,18 +156,55 @@ func (c Config) apply(spec *ebpf.CollectionSpec) error {
 	return nil
 }
 
-// Close detaches the program from every interface and frees its maps. Sums that
+func (a *Aggregator) readTag() error {
+	info, err := a.objects.Aggregator.Info()
+	if err != nil {
+		return fmt.Errorf("read the program's tag: %w", err)
+	}
+	a.tag = info.Tag
+	return nil
+}
+
+// Tag is the kernel's hash over the program's instructions; load-time constants and sizes do not change it.
+func (a *Aggregator) Tag() string { return a.tag }
+
+// Close detaches the program from every interface and frees its maps, pinned ones too: Release leaves them. Sums that
 // are in flight are lost here; the workers still have all it takes to redo them.
 func (a *Aggregator) Close() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var errs []error
 	for _, at := range a.attached {
-		errs = append(errs, at.detach())
+		errs = append(errs, a.takeOff(at))
 	}
-	a.attached = nil
+	if a.pins != nil {
+		if err := errors.Join(errs...); err == nil {
+			errs = append(errs, a.pins.remove())
+			a.pins.removeDir()
+		}
+		errs = append(errs, a.pins.close())
+	}
 	return errors.Join(append(errs, a.objects.Close())...)
 }
+
+// Release ends this process's part and leaves the data plane running: it closes handles, and the next Open takes over.
+// Of an aggregator that is not pinned nothing would be left, so it refuses.
+func (a *Aggregator) Release() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.pins == nil {
+		return errors.New("this aggregator is not pinned and would not outlive its process: close it")
+	}
+	var errs []error
+	for _, at := range a.attached {
+		errs = append(errs, at.close())
+	}
+	clear(a.attached)
+	return errors.Join(append(errs, a.objects.Close(), a.pins.close())...)
+}
+
+// Adopted reports whether maps and jobs are those of the process before.
+func (a *Aggregator) Adopted() bool { return a.adopted }
 
 // Process runs one Ethernet frame through the program as if it had arrived on
 // an interface, and returns the verdict and the frame as the program left it. It
@@ -151,22 +228,16 @@ const (
 	Transmit Verdict = 3 // out of the interface it came from
 )
 
-// attachment is the program on one interface.
-type attachment struct {
-	link      link.Link
-	handle    *netlink.Handle // of the interface's network namespace
-	filter    *netlink.BpfFilter
-	ownClsact *netlink.GenericQdisc // nil when somebody else's
-}
-
-func (at attachment) detach() error {
-	var errs []error
-	if at.filter != nil {
-		errs = append(errs, at.handle.FilterDel(at.filter))
+// Attachments returns the interfaces that the program is on, by index.
+func (a *Aggregator) Attachments() []Attachment {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var all []Attachment
+	for _, at := range a.attached {
+		if at.link != nil {
+			all = append(all, Attachment{Ifindex: at.ifindex, Mode: at.mode})
+		}
 	}
-	if at.ownClsact != nil {
-		errs = append(errs, at.handle.QdiscDel(at.ownClsact))
-	}
-	at.handle.Close()
-	return errors.Join(append(errs, at.link.Close())...)
+	slices.SortFunc(all, func(x, y Attachment) int { return x.Ifindex - y.Ifindex })
+	return all
 }

@@ -13,6 +13,12 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type aggregatorActivity struct {
+	_       structs.HostLayout
+	Packets uint64
+	Last    uint64
+}
+
 type aggregatorCounter uint32
 
 const (
@@ -65,20 +71,26 @@ type aggregatorJob struct {
 	Class       uint8
 	Generation  uint8
 	Replicas    uint8
-	Unused      [3]uint8
+	Unused      uint8
+	HomePorts   uint16
+	Window      uint32
 	Bound       uint32
 	Zero        uint32
+	UnusedToo   uint32
 	Active      uint32
 }
 
 type aggregatorJobCounters struct {
-	_  structs.HostLayout
-	Of [31]uint64
+	_      structs.HostLayout
+	Of     [31]uint64
+	Member [65]aggregatorActivity
 }
 
 type aggregatorMember struct {
-	_    structs.HostLayout
-	Bits uint64
+	_      structs.HostLayout
+	Bits   uint64
+	Index  uint32
+	Unused uint32
 }
 
 type aggregatorMemberKey struct {
@@ -132,6 +144,7 @@ type aggregatorSlot struct {
 	Addends  uint8
 	Unused   uint8
 	Verdict  uint32
+	Claimed  uint64
 }
 
 // Names of all BPF objects in the ELF.
@@ -148,6 +161,7 @@ const (
 	aggregatorMapReplicas      = "replicas"
 	aggregatorMapSlots         = "slots"
 	aggregatorProgAggregator   = "aggregator"
+	aggregatorProgClock        = "clock"
 	aggregatorProgReplicator   = "replicator"
 	aggregatorVarCounterNames  = "counter_names"
 	aggregatorVarFirstPort     = "first_port"
@@ -198,6 +212,7 @@ type aggregatorSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type aggregatorProgramSpecs struct {
 	Aggregator *ebpf.ProgramSpec `ebpf:"aggregator"`
+	Clock      *ebpf.ProgramSpec `ebpf:"clock"`
 	Replicator *ebpf.ProgramSpec `ebpf:"replicator"`
 }
 
@@ -286,12 +301,14 @@ type aggregatorVariables struct {
 // It can be passed to loadAggregatorObjects or ebpf.CollectionSpec.LoadAndAssign.
 type aggregatorPrograms struct {
 	Aggregator *ebpf.Program `ebpf:"aggregator"`
+	Clock      *ebpf.Program `ebpf:"clock"`
 	Replicator *ebpf.Program `ebpf:"replicator"`
 }
 
 func (p *aggregatorPrograms) Close() error {
 	return _AggregatorClose(
 		p.Aggregator,
+		p.Clock,
 		p.Replicator,
 	)
 }

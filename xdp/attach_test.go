@@ -61,8 +61,8 @@ func TestAttach(t *testing.T) {
 			if link, err = netlink.LinkByIndex(index); err != nil || link.Attrs().Xdp == nil || !link.Attrs().Xdp.Attached {
 				t.Errorf("%s: not attached: %v", name, err)
 			}
-			if _, err := a.Attach(index); err == nil {
-				t.Errorf("%s: attached twice", name)
+			if again, err := a.Attach(index); err != nil || again != mode {
+				t.Errorf("%s: attach again: mode %q, error %v", name, again, err)
 			}
 			if err := a.Close(); err != nil {
 				t.Errorf("%s: %v", name, err)

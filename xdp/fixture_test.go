@@ -43,6 +43,13 @@ func testJob(n, elements int) Job {
 var shared *Aggregator
 
 func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		if err := child(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	var err error
 	if shared, err = Load(Config{MaxJobs: 16}); err != nil {
 		fmt.Fprintf(os.Stderr, "%+v\n", err)

@@ -37,6 +37,9 @@ type Job struct {
 	WorkerPort uint16
 	// Members say who may send what; all bits of the job must be covered.
 	Members []Member
+	// Place is the first of the job's slots in its class (ClassOf), where somebody keeps account of them ahead of the
+	// aggregator; nil takes the first run that fits. Jobs always sets it.
+	Place *uint32
 }
 
 // Member is a source address of a job.
@@ -57,11 +60,11 @@ func (m *Member) aggregates() bool { return m.Bits&(m.Bits-1) != 0 }
 // addressed reports whether copies can go to the member.
 func (m *Member) addressed() bool { return len(m.MAC) != 0 || m.Ifindex != 0 }
 
-// installed is a job that is in the maps.
+// installed is a job that is in the maps. Once it is in Aggregator.jobs, nothing of it changes.
 type installed struct {
-	class   int
-	slots   span
-	members []aggregatorMemberKey
+	class int
+	slots span
+	job   Job // as Jobs gives it
 }
 
 // Validate says what is wrong with the job, if anything.
@@ -134,13 +137,18 @@ func (a *Aggregator) AddJob(j Job) error {
 	case a.jobs[j.ID] != nil:
 		return fmt.Errorf("job %d: %w", j.ID, ErrJobExists)
 	}
-	in := &installed{class: classFor(j.Elements)}
-	ring := wire.RingSize(j.Window)
-	offset, err := a.regions[in.class].take(ring)
-	if err != nil {
+	class, _ := ClassOf(j.Elements)
+	in := &installed{class: class, slots: span{count: wire.RingSize(j.Window)}}
+	if err := a.place(&j, in); err != nil {
 		return fmt.Errorf("job %d of %d elements a chunk, window %d: %w", j.ID, j.Elements, j.Window, err)
 	}
-	in.slots = span{offset, ring}
+	in.job = j.clone()
+	in.job.Place = &in.slots.first
+	for i := range in.job.Members {
+		if m := &in.job.Members[i]; j.Group.IsValid() {
+			m.MAC, m.Ifindex = nil, 0
+		}
+	}
 	if err := a.install(&j, in); err != nil {
 		return errors.Join(fmt.Errorf("install job %d: %w", j.ID, err), a.uninstall(j.ID, in))
 	}
@@ -148,8 +156,19 @@ func (a *Aggregator) AddJob(j Job) error {
 	return nil
 }
 
+// place allocates the job's slots.
+func (a *Aggregator) place(j *Job, in *installed) (err error) {
+	region := a.regions[in.class]
+	if j.Place == nil {
+		in.slots.first, err = region.Take(in.slots.count)
+		return err
+	}
+	in.slots.first = *j.Place
+	return region.TakeAt(*j.Place, in.slots.count)
+}
+
 func (a *Aggregator) install(j *Job, in *installed) error {
-	base := a.regions[in.class].base + in.slots.first
+	base := a.config.Slots.base(in.class) + in.slots.first
 	for i := range in.slots.count {
 		if err := a.objects.Slots.Put(base+i, aggregatorSlot{}); err != nil {
 			return fmt.Errorf("clear slot %d: %w", base+i, err)
@@ -159,12 +178,11 @@ func (a *Aggregator) install(j *Job, in *installed) error {
 		return err
 	}
 	var replicas uint32
-	for _, m := range j.Members {
+	for i, m := range j.Members {
 		key := aggregatorMemberKey{Addr: networkOrder(m.Addr), Job: uint32(j.ID)}
-		if err := a.objects.Members.Put(key, aggregatorMember{Bits: m.Bits}); err != nil {
+		if err := a.objects.Members.Put(key, aggregatorMember{Bits: m.Bits, Index: uint32(i)}); err != nil {
 			return fmt.Errorf("member %v: %w", m.Addr, err)
 		}
-		in.members = append(in.members, key)
 		if j.Group.IsValid() || !m.addressed() {
 			continue
 		}
@@ -189,6 +207,8 @@ func (a *Aggregator) install(j *Job, in *installed) error {
 		Class:       uint8(in.class),
 		Generation:  j.Generation,
 		Replicas:    uint8(replicas),
+		HomePorts:   j.HomePorts,
+		Window:      uint32(j.Window),
 		Active:      1,
 	}
 	if j.Group.IsValid() {
@@ -221,12 +241,13 @@ func (a *Aggregator) RemoveJob(id uint16) error {
 // next takes what it leaves for another tenant's.
 func (a *Aggregator) uninstall(id uint16, in *installed) error {
 	errs := []error{a.objects.Jobs.Put(uint32(id), aggregatorJob{})}
-	for _, key := range in.members {
+	for _, m := range in.job.Members {
+		key := aggregatorMemberKey{Addr: networkOrder(m.Addr), Job: uint32(id)}
 		if err := a.objects.Members.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			errs = append(errs, err)
 		}
 	}
-	a.regions[in.class].give(in.slots)
+	a.regions[in.class].Give(in.slots.first, in.slots.count)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("remove job %d: %w", id, err)
 	}

@@ -34,29 +34,36 @@ func TestClasses(t *testing.T) {
 		t.Errorf("%d payload maps, want %d", found, classes)
 	}
 	for e, want := range map[int]int{32: 0, 64: 1, 96: 2, 256: 2, 288: 3, 832: 3} {
-		if got := classFor(e); got != want {
+		if got, room := ClassOf(e); got != want || room != classElements[want] {
 			t.Errorf("E %d is of class %d, want %d", e, got, want)
 		}
 	}
 }
 
-func TestRegion(t *testing.T) {
+func TestAllocator(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	regions := newRegions(Slots{0, 1000, 0, 0})
-	region := &regions[1]
+	region := NewAllocator(1000)
 	var taken []span
 	for range 5000 {
-		if n := r.Uint32N(200) + 1; r.IntN(2) == 0 {
-			if first, err := region.take(n); err == nil {
+		if n := r.Uint32N(200) + 1; r.IntN(3) == 0 {
+			at := r.Uint32N(1100)
+			free := slices.ContainsFunc(region.free, func(s span) bool { return s.first <= at && at+n <= s.first+s.count })
+			if err := region.TakeAt(at, n); (err == nil) != free || err != nil && !errors.Is(err, ErrNoSlots) {
+				t.Fatalf("take [%d, %d) of %v: %v", at, at+n, region.free, err)
+			} else if err == nil {
+				taken = append(taken, span{at, n})
+			}
+		} else if r.IntN(2) == 0 {
+			if first, err := region.Take(n); err == nil {
 				taken = append(taken, span{first, n})
 			} else if !errors.Is(err, ErrNoSlots) {
 				t.Fatal(err)
 			}
 		} else if len(taken) > 0 {
 			i := r.IntN(len(taken))
-			region.give(taken[i])
+			region.Give(taken[i].first, taken[i].count)
 			taken = slices.Delete(taken, i, i+1)
 		}
 		var owned [1000]int
@@ -65,6 +72,13 @@ func TestRegion(t *testing.T) {
 				owned[i]++
 			}
 		}
+		var free, largest uint32
+		for _, s := range region.free {
+			free, largest = free+s.count, max(largest, s.count)
+		}
+		if region.Free() != free || region.Largest() != largest {
+			t.Fatalf("%d free, largest %d, of %v", region.Free(), region.Largest(), region.free)
+		}
 		for i, n := range owned {
 			if n != 1 {
 				t.Fatalf("slot %d is owned %d times; taken %v, free %v", i, n, taken, region.free)
@@ -72,12 +86,15 @@ func TestRegion(t *testing.T) {
 		}
 	}
 	for _, s := range taken {
-		region.give(s)
+		region.Give(s.first, s.count)
 	}
 	if want := []span{{0, 1000}}; !slices.Equal(region.free, want) {
 		t.Errorf("after all came back: %v", region.free)
 	}
-	if _, err := regions[0].take(1); !errors.Is(err, ErrNoSlots) {
+	if err := NewAllocator(1000).TakeAt(1<<32-1, 2); !errors.Is(err, ErrNoSlots) {
+		t.Errorf("take around the end of numbers: %v", err)
+	}
+	if _, err := NewAllocator(0).Take(1); !errors.Is(err, ErrNoSlots) {
 		t.Errorf("take from an empty class: %v", err)
 	}
 }
@@ -136,7 +153,7 @@ func TestJobValidate(t *testing.T) {
 
 func TestAddAndRemove(t *testing.T) {
 	a := load(t)
-	free := a.regions
+	free := fmt.Sprint(a.regions[1].free)
 	if err := a.RemoveJob(7); !errors.Is(err, ErrNoJob) {
 		t.Errorf("remove what is not there: %v", err)
 	}
@@ -160,13 +177,40 @@ func TestAddAndRemove(t *testing.T) {
 		send(t, a, frame(0, h, x), Drop)
 		expectCounters(t, before, allCounters(t, a, 7), "unknown_job")
 	}
-	if diff := cmp.Diff(fmt.Sprint(free), fmt.Sprint(a.regions)); diff != "" {
+	if diff := cmp.Diff(free, fmt.Sprint(a.regions[1].free)); diff != "" {
 		t.Errorf("slots were lost:\n%s", diff)
 	}
 	var key aggregatorMemberKey
 	var value aggregatorMember
 	if entries := a.objects.Members.Iterate(); entries.Next(&key, &value) {
 		t.Errorf("member %+v was left behind", key)
+	}
+}
+
+// TestPlace: a job goes where it is told to, or nowhere.
+func TestPlace(t *testing.T) {
+	first, overlapping, beyond := uint32(100), uint32(107), DefaultSlots[1]-15
+	j := testJob(3, 64)
+	j.Place = &first
+	a := load(t, j)
+	first = 0 // the job that is there does not change with the caller's variable
+	if jobs := a.Jobs(); len(jobs) != 1 || *jobs[0].Place != 100 {
+		t.Fatalf("%+v", jobs)
+	}
+	var in aggregatorJob
+	if err := a.objects.Jobs.Lookup(uint32(7), &in); err != nil || in.PayloadBase != 100 || in.SlotBase != DefaultSlots[0]+100 {
+		t.Errorf("slots from %d, payload from %d: %v", in.SlotBase, in.PayloadBase, err)
+	}
+	for _, at := range []*uint32{&overlapping, &beyond} {
+		j.ID, j.Place = 8, at
+		if err := a.AddJob(j); !errors.Is(err, ErrNoSlots) {
+			t.Errorf("at %d: %v", *at, err)
+		}
+	}
+	// The copies that Jobs gives are the caller's.
+	a.Jobs()[0].Members[0].Bits = 99
+	if got := a.Jobs()[0].Members[0].Bits; got != 1 {
+		t.Errorf("bits %d", got)
 	}
 }
 

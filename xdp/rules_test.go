@@ -336,7 +336,7 @@ func dump(t testing.TB, a *Aggregator) []slotContent {
 	var all []slotContent
 	for i := range in.slots.count {
 		var s aggregatorSlot
-		if err := a.objects.Slots.Lookup(a.regions[in.class].base+in.slots.first+i, &s); err != nil {
+		if err := a.objects.Slots.Lookup(a.config.Slots.base(in.class)+in.slots.first+i, &s); err != nil {
 			t.Fatal(err)
 		}
 		c := slotContent{Seq: s.Seq, Tenant: s.Tenant, Bitmap: s.Bitmap, Elems: s.Elems, Op: s.Op, Flags: s.Flags, Complete: s.Complete}

@@ -76,7 +76,7 @@ static __always_inline __u8 congestion_mark(const struct frame *f)
  * not for each branch besides. */
 static __always_inline struct outcome visit_slot(struct slot *slot, const struct job *job,
 						 const struct elements *e, __u32 elems,
-						 __u32 tenant)
+						 __u32 tenant, __u64 now)
 {
 	struct outcome out = {};
 	const struct frame *f = e->frame;
@@ -99,6 +99,7 @@ static __always_inline struct outcome visit_slot(struct slot *slot, const struct
 			verdict = COUNT_CLAIMED;
 			if (present && !slot->complete)
 				verdict |= VERDICT_ABANDONED;
+			slot->claimed = now;
 			store = true;
 		} else if (ahead < 0) {
 			verdict = COUNT_STALE;
@@ -259,13 +260,20 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 		.zero = job->zero,
 	};
 
+	__u32 index = member->index;
+
 	e.payload = payload_of(job, offset, &e.capacity);
-	if (!slot || !e.payload || elems > e.capacity)
+	if (!slot || !e.payload || elems > e.capacity || index >= MAX_MEMBERS)
 		return drop(c, COUNT_INTERNAL);
 
+	/* No call: the kernel puts a load of its tick count in its place. */
+	__u64 now = bpf_jiffies64();
+
+	c->member[index].packets++;
+	c->member[index].last = now;
 	count(c, type == WIRE_DATA ? COUNT_DATA : type == WIRE_RESULT ? COUNT_RESULT : COUNT_PROBE);
 
-	struct outcome out = visit_slot(slot, job, &e, elems, tenant_of(id, job->generation));
+	struct outcome out = visit_slot(slot, job, &e, elems, tenant_of(id, job->generation), now);
 
 	__u32 event = out.verdict & VERDICT_EVENT;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
-/* Counters: per CPU, per job and per reason. The enum is the one definition of
+/* Counters: per CPU, per job and per reason, and what came from each member. The enum is the one definition of
  * the names: Go reads them from the object's BTF and lower-cases what follows
  * COUNT_. New ones go before COUNT_END. */
 #pragma once
@@ -44,8 +44,16 @@ enum counter {
 	COUNT_END,
 };
 
+/* What came from a member, whatever was done with it. */
+struct activity {
+	__u64 packets;
+	__u64 last; /* when, in jiffies */
+};
+
+/* In one value, so that a packet looks up one; and no atomics, since a CPU's are its own. */
 struct job_counters {
 	__u64 of[COUNT_END];
+	struct activity member[MAX_MEMBERS];
 };
 
 /* Index max_jobs counts packets whose job is not known. */

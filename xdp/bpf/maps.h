@@ -35,9 +35,12 @@ struct job {
 	__u8 class;
 	__u8 generation;
 	__u8 replicas;
-	__u8 unused[3];
+	__u8 unused;
+	__u16 home_ports; /* for Go: the program takes any of its own */
+	__u32 window;     /* likewise: W, which the ring does not tell exactly */
 	__u32 bound; /* 2^k: what a child that leaves room for all stays below (elements.h) */
 	__u32 zero;   /* always 0, which the verifier does not know (elements.h) */
+	__u32 unused_too;
 	__u32 active; /* last, so that a reader that sees it sees the rest */
 };
 
@@ -53,13 +56,17 @@ struct member_key {
 	__u32 job;
 };
 
+#define MAX_MEMBERS 65 /* 64 workers and a ToR */
+
 struct member {
-	__u64 bits; /* what packets from this address may carry */
+	__u64 bits;  /* what packets from this address may carry */
+	__u32 index; /* its place among the job's members: of its activity, in counters.h */
+	__u32 unused;
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1); /* resized at load to 65 * max_jobs: 64 workers and a ToR */
+	__uint(max_entries, 1); /* resized at load to MAX_MEMBERS * max_jobs */
 	__type(key, struct member_key);
 	__type(value, struct member);
 } members SEC(".maps");
@@ -94,6 +101,7 @@ struct slot {
 	__u8 addends;  /* packets in the sum; what narrow lanes are offset by */
 	__u8 unused;
 	__u32 verdict; /* scratch of visit_slot, under the lock */
+	__u64 claimed; /* when its chunk came, in jiffies */
 };
 
 struct {
