@@ -158,7 +158,8 @@ func TestSocketNotPermitted(t *testing.T) {
 
 // 3: the driver has no native XDP.
 func TestGenericXDP(t *testing.T) {
-	l := newLab(t, setup{config: map[string]any{"interfaces": []map[string]any{{"name": "eth0", "address": homeAddr().String()}, {"name": "lo", "address": "127.0.0.1"}}}})
+	l := newLab(t, setup{config: map[string]any{"interfaces": []map[string]any{{"name": "eth0", "address": homeAddr().String()}, {"name": "lo",
+		"address": "127.0.0.1"}}}})
 	l.startDaemon()
 	l.finds("xdp-mode", "warning", "lo in generic mode", "native XDP")
 }
