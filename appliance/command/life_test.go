@@ -158,6 +158,37 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestReboot: the host loses its data plane and its daemon at once, as in a reboot. The job comes back from the state file, and the workers,
+// which have all that it takes, complete the reduction that they were in.
+func TestReboot(t *testing.T) {
+	l := newLab(t)
+	l.configure()
+	d := l.run()
+	l.create("train")
+	workers := l.join("train")
+	progress(workers, 3)
+	d.signal(syscall.SIGKILL)
+	d.code()
+	if code, said := l.command("detach", "--config", l.config()); code != 0 || l.attached() != 0 {
+		t.Fatalf("code %d: %s", code, said)
+	}
+	for _, w := range workers { // what was said before does not count
+		for range len(w.lines) {
+			<-w.lines
+		}
+	}
+	l.run()
+	if l.node().GetAdopted() {
+		t.Error("something was left to adopt")
+	}
+	progress(workers, 3)
+	l.eventually("both workers are present again", func() bool { return l.job("train").GetPresent() == 2 })
+	if job := l.job("train"); job.GetGeneration() != 1 {
+		t.Errorf("generation %d: the workers began again", job.GetGeneration())
+	}
+	finish(l, workers)
+}
+
 func (l *lab) copySelf(to string) {
 	l.Helper()
 	from, err := os.Open("/proc/self/exe")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
@@ -70,6 +71,8 @@ func (c *Config) validateAggregator(f *findings) {
 	f.path("aggregator.pin", a.Pin, "/sys/fs/bpf/spillway")
 	if a.Pin == "/" {
 		f.wrong("aggregator.pin", "write a directory of a bpffs, such as /sys/fs/bpf/spillway", "%q cannot be Spillway's alone", a.Pin)
+	} else if strings.Contains(filepath.Base(a.Pin), ".") {
+		f.wrong("aggregator.pin", "write another name for the directory, such as /sys/fs/bpf/spillway", "%q has a dot, which a bpffs does not allow in names", filepath.Base(a.Pin))
 	}
 	inRange(f, "aggregator.ports", a.Ports, 1, HomePorts/2)
 	f.power("aggregator.ports", uint32(a.Ports))

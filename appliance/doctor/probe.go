@@ -95,12 +95,17 @@ func lookAtPins(dir string) Pins {
 		pins.Err = fmt.Errorf("%s is not on a bpffs", dir)
 		return pins
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil && !entry.IsDir() {
+			pins.Names = append(pins.Names, strings.TrimPrefix(path, dir+"/"))
+		}
+		return err
+	})
+	if err != nil {
 		pins.Err = err
-	}
-	for _, entry := range entries {
-		pins.Names = append(pins.Names, entry.Name())
 	}
 	return pins
 }

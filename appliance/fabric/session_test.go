@@ -34,6 +34,11 @@ func TestReboot(t *testing.T) {
 		}
 		tor.start()
 		begin := time.Now()
+		// That it was in before the reboot counts for nothing.
+		for changed := s.Changed(); s.Await(deadline(t), 4, 2) != nil; changed = s.Changed() {
+			<-changed
+		}
+		tor.has(job)
 		s.wait(inSync)
 		took := time.Since(begin)
 		t.Logf("in sync %v after it listens", took)
@@ -187,6 +192,23 @@ func TestTwoAppliances(t *testing.T) {
 	fourth := start(1) // the predecessor has crashed, and the ToR knows its id
 	fourth.wait(inSync)
 	tor.has(jobs...)
+}
+
+// Two appliances with one election id are a mistake: the second one takes nothing away from the first, says why, and gets its turn when that one goes.
+func TestSameElectionID(t *testing.T) {
+	tor := newTor(t)
+	first := run(t, tor.target(), nil)
+	first.wait(inSync)
+	second := run(t, tor.target(), nil)
+	if text := second.events.wait(t, "switch-away", 1); !strings.Contains(text, "election_id: low:1 is another controller's") {
+		t.Error(text)
+	}
+	if state, reason := first.State(); state != inSync {
+		t.Errorf("%s: %s", state, reason)
+	}
+	first.stop()
+	second.wait(inSync)
+	tor.has()
 }
 
 // A broken connection is no reboot: nothing is pushed, and only what was wanted meanwhile is written.

@@ -41,7 +41,8 @@ func TestInitialSync(t *testing.T) {
 	if h, ok := first.Host(homeAddr); !ok || h.Port != homePort || h.MAC != homeMAC {
 		t.Errorf("the home is %+v, %v", h, ok)
 	}
-	if first.events.of("pipeline-pushed") != 1 || first.events.of("switch-in-sync") != 1 || first.events.of("switch-repaired") != 0 || first.events.of("switch-away") != 0 {
+	if first.events.of("pipeline-pushed") != 1 || first.events.of("switch-in-sync") != 1 ||
+		first.events.of("switch-repaired") != 0 || first.events.of("switch-away") != 0 {
 		t.Errorf("events: %s", first.events)
 	}
 	first.stop()
@@ -250,7 +251,19 @@ func TestRefusedEntry(t *testing.T) {
 		}
 	}
 
-	// It may be in the way of itself: a smaller one is taken.
+	// Until the next check it is not tried again, whatever else comes.
+	s.traffic.reset()
+	bystander := newJob(3, 1)
+	s.SetJob(bystander)
+	s.settled(3, 1)
+	for _, u := range s.traffic.updates() {
+		if !strings.HasSuffix(u, "job=0x3") && u != "INSERT multicast group 3" && u != "INSERT group dst=0xef4d0003" && !strings.HasPrefix(u, "INSERT region job=0x3 ") {
+			t.Errorf("%s is no business of job 3's", u)
+		}
+	}
+	s.RemoveJob(3)
+
+	// One that overlaps another's slots is not taken either.
 	smaller := newJob(1, 2)
 	smaller.Region = &pipeline.Region{Base: good.Region.Base, Slots: 8, Mode: pipeline.ModePrivate}
 	s.SetJob(smaller)

@@ -56,7 +56,7 @@ func (m *Manager) collect(ctx context.Context, j *job) {
 		return nil
 	}, kind, why)
 	if refused := refusal.Of(err); err != nil && err != errInUse && ctx.Err() == nil && (refused == nil || refused.Reason != refusal.NoSuchJob) {
-		m.config.Log.Warn("a job that nobody needs could not be deleted yet", "job", j.name(), "error", err)
+		m.config.Log.Warn("a job that nobody needs could not be deleted yet", "job", j.name, "error", err)
 	}
 }
 

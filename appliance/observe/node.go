@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -11,8 +12,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	v1 "spillway/appliance/api/spillway/v1"
+	"spillway/appliance/config"
 	"spillway/appliance/refusal"
 	"spillway/xdp"
+	"spillway/xdp/steering"
 )
 
 // Node says what the appliance is and has.
@@ -37,6 +40,7 @@ func (o *Observer) Node(context.Context) (*v1.GetNodeResponse, error) {
 		// One that is gone is neither up nor has it a mode.
 		if link, err := netlink.LinkByName(i.Name); err == nil {
 			at.Mtu, at.Up, at.Mode = uint32(link.Attrs().MTU), running(link), string(modes[link.Attrs().Index].Mode)
+			at.SteeringRules = o.steered(link)
 		}
 		node.Interfaces = append(node.Interfaces, at)
 	}
@@ -48,6 +52,20 @@ func (o *Observer) Node(context.Context) (*v1.GetNodeResponse, error) {
 		}
 	}
 	return node, nil
+}
+
+// steered is how many of the home's ports the NIC keeps on one queue.
+func (o *Observer) steered(link netlink.Link) uint32 {
+	nic, err := steering.Open(link.Attrs().Index)
+	var kept int
+	if err == nil {
+		kept, err = nic.Steered(config.FirstHomePort, config.HomePorts)
+		err = errors.Join(err, nic.Close())
+	}
+	if err != nil {
+		o.config.Log.Debug("the NIC's flow rules cannot be read", "interface", link.Attrs().Name, "error", err)
+	}
+	return uint32(kept)
 }
 
 // running tells whether packets can go over a link: it is up, and so is what it is connected to.

@@ -3,8 +3,10 @@ package acceptance
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -105,6 +107,14 @@ func TestDaemonAway(t *testing.T) {
 	l.finds("socket", "error", "there is no socket "+l.socket(), "systemctl start spillwayd")
 	l.finds("service", "error", "no process is a spillwayd", "start it")
 	l.startDaemon()
+	l.healthy()
+	// It hangs.
+	l.must(l.daemon.cmd.Process.Signal(syscall.SIGSTOP))
+	findings, code := l.doctor("--timeout", "300ms")
+	if len(findings) == 0 || findings[0].Check != "socket" || !strings.Contains(findings[0].Text, "does not answer in time") || code != 1 {
+		t.Errorf("of a daemon that hangs: exit code %d, %+v", code, findings)
+	}
+	l.must(l.daemon.cmd.Process.Signal(syscall.SIGCONT))
 	l.healthy()
 	// It dies, and leaves its socket and its data plane.
 	l.daemon.kill()
@@ -316,20 +326,22 @@ func TestDetached(t *testing.T) {
 func (l *lab) detachAll() {
 	l.t.Helper()
 	detached := 0
-	entries, err := os.ReadDir(l.pins())
-	l.must(err)
-	for _, entry := range entries {
-		at, err := link.LoadPinnedLink(l.pins()+"/"+entry.Name(), nil)
+	l.must(filepath.WalkDir(l.pins(), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		at, err := link.LoadPinnedLink(path, nil)
 		if err != nil {
-			continue // a map or a program
+			return nil // a map or a program
 		}
-		if info, err := at.Info(); err == nil && info.XDP() != nil {
-			l.must(at.Detach())
-			detached++
+		defer at.Close()
+		if info, err := at.Info(); err != nil || info.XDP() == nil {
+			return err
 		}
-		l.must(at.Close())
-	}
+		detached++
+		return at.Detach()
+	}))
 	if detached == 0 {
-		l.t.Fatalf("no XDP link among %v", entries)
+		l.t.Fatal("no XDP link is pinned")
 	}
 }

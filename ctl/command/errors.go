@@ -83,6 +83,11 @@ func codeOf(err error) int {
 	return exitFailure
 }
 
+func notFound(err error) bool {
+	refused := refusal.Of(err)
+	return refused != nil && refused.Code == codes.NotFound
+}
+
 func codeOfRefusal(refused *refusal.Error) int {
 	switch refused.Code {
 	case codes.InvalidArgument:

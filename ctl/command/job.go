@@ -59,11 +59,14 @@ func jobDrainCommand(g *global) *cli.Command {
 					return err
 				}
 				job := answer.Job
+				if _, err := appliance.Jobs.GetJob(ctx, &v1.GetJobRequest{Name: job.Spec.GetName()}); notFound(err) {
+					job.State = v1.JobState_JOB_STATE_DELETED // nobody was left to wait for
+				}
 				return g.show(output.Of(job), func(w io.Writer) error {
-					if job.State == v1.JobState_JOB_STATE_DRAINING {
-						_, err = fmt.Fprintf(w, "job %s drains: %d of %d workers are still present\n", job.Spec.GetName(), job.Present, job.Spec.GetWorkers())
+					if job.State == v1.JobState_JOB_STATE_DELETED {
+						_, err = fmt.Fprintf(w, "job %s has no workers and is deleted\n", job.Spec.GetName())
 					} else {
-						_, err = fmt.Fprintf(w, "job %s had no workers and is deleted\n", job.Spec.GetName())
+						_, err = fmt.Fprintf(w, "job %s drains: %d of %d workers are still present\n", job.Spec.GetName(), job.Present, job.Spec.GetWorkers())
 					}
 					return err
 				})

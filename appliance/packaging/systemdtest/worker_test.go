@@ -28,7 +28,7 @@ import (
 // The job.
 const (
 	workers  = 3
-	elements = 10_001 // of a tensor: several windows of chunks, the last of them short
+	elements = 4_001 // of a tensor: several windows of chunks, the last of them short
 )
 
 // workerOrder is what a worker's process is told first.
@@ -224,7 +224,7 @@ func (r *run) reached() int {
 // await waits until all workers have done so many steps.
 func (r *run) await(steps int) {
 	r.t.Helper()
-	poll(r.t, 10*time.Second, fmt.Sprintf("step %d", steps), func() error {
+	poll(r.t, time.Minute, fmt.Sprintf("step %d", steps), func() error {
 		for rank, w := range r.workers {
 			select {
 			case <-w.ended:
@@ -242,7 +242,7 @@ func (r *run) await(steps int) {
 }
 
 // ahead is how many steps workers are let beyond the slowest one's: enough for a while, and few to wait for at the end.
-const ahead = 200
+const ahead = 100
 
 // during has the workers reduce without a pause from before f until after it, and returns how many steps all of them did meanwhile.
 func (r *run) during(f func()) int {
