@@ -9,6 +9,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
 )
 
 // TestCrash: what is left of a process that ended at any point of making, replacing and removing.
@@ -104,6 +105,23 @@ func TestCrash(t *testing.T) {
 	}
 	attachTo(t, a, c.index, Native)
 	release(t, a)
+
+	// The record of attachments is missing: the program and its filter still come off.
+	if err := os.Remove(filepath.Join(dir, stateName, "attachments")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, small, KeepOut); !errors.Is(err, ErrDamaged) {
+		t.Errorf("got %v", err)
+	}
+	if err := Detach(dir); err != nil {
+		t.Fatal(err)
+	}
+	if filters, err := netlink.FilterList(byIndex(c.index), netlink.HANDLE_MIN_INGRESS); err != nil || len(filters) != 0 {
+		t.Errorf("filters %v, error %v", filters, err)
+	}
+	if err := netlink.QdiscDel(newClsact(c.index)); err != nil { // whose it was is not known any more
+		t.Error(err)
+	}
 
 	// Inside Detach: after the rename.
 	if err := Detach(dir); err != nil {

@@ -143,6 +143,11 @@ func (p *pins) create(a *Aggregator, d description) (err error) {
 	if err := os.Mkdir(p.unfinished(), 0o700); err != nil {
 		return err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(p.unfinished()))
+		}
+	}()
 	all := map[string]interface{ Pin(string) error }{"description": p.description, "attachments": p.attachments}
 	for name, m := range a.maps() {
 		all[name] = *m
@@ -185,16 +190,16 @@ func (p *pins) attached() (all map[int]*attachment, err error) {
 			}
 		}
 	}()
-	var ifindex uint32
-	var raw []byte
-	entries := p.attachments.Iterate()
-	for entries.Next(&ifindex, &raw) {
-		at := &attachment{ifindex: int(ifindex)}
-		at.record = parseRecord(raw)
-		all[at.ifindex] = at
-	}
-	if err := entries.Err(); err != nil {
-		return all, fmt.Errorf("read the record of attachments: %w", err)
+	if p.attachments != nil { // else somebody removed it, and the links are all there is to go by
+		var ifindex uint32
+		var raw []byte
+		entries := p.attachments.Iterate()
+		for entries.Next(&ifindex, &raw) {
+			all[int(ifindex)] = &attachment{ifindex: int(ifindex), record: parseRecord(raw)}
+		}
+		if err := entries.Err(); err != nil {
+			return all, fmt.Errorf("read the record of attachments: %w", err)
+		}
 	}
 	names, err := os.ReadDir(p.state())
 	if err != nil {
@@ -233,9 +238,18 @@ func (p *pins) remove() error {
 	return os.RemoveAll(p.unfinished())
 }
 
-// removeDir removes the directory where this user may. Where it was given to him, or is where a file system is mounted, it stays, empty.
+// removeDir removes the directory if it is this user's, who then made it. One that was given to him, one that root finds of another user, and
+// one where a file system is mounted stay, empty: whoever made them counts on them.
 func (p *pins) removeDir() {
-	if err := os.Remove(p.dir); err != nil {
+	var stat unix.Stat_t
+	err := unix.Stat(p.dir, &stat)
+	if err == nil && int(stat.Uid) != os.Geteuid() {
+		return
+	}
+	if err == nil {
+		err = os.Remove(p.dir)
+	}
+	if err != nil {
 		slog.Debug("the directory stays", "error", err)
 	}
 }
@@ -253,9 +267,9 @@ func (p *pins) closeMaps() error {
 // close gives up the handles and the directory.
 func (p *pins) close() error { return errors.Join(p.closeMaps(), p.lock.Close()) }
 
-// Detach takes the aggregator that is pinned in dir off all interfaces, which are looked for in the current network
-// namespace, and out of dir; its jobs and sums are gone then. It is no error that there is nothing, that interfaces are gone, or that an attempt before this one
-// stopped half-way. While a process has the directory open, the error is ErrInUse.
+// Detach takes the aggregator that is pinned in dir off all interfaces, which are looked for in the current network namespace,
+// and out of dir; its jobs and sums are gone then. It is no error that there is nothing, that interfaces are gone, or that an
+// attempt before this one stopped half-way. While a process has the directory open, the error is ErrInUse.
 func Detach(dir string) (err error) {
 	p, err := lockPins(dir, false)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -281,21 +295,19 @@ func (p *pins) detach() error {
 	if !found {
 		return nil
 	}
-	if p.attachments != nil {
-		attached, err := p.attached()
-		if err != nil {
-			return err
+	attached, err := p.attached()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, at := range attached {
+		if err := at.detach(d.FirstPort, d.Ports); err != nil {
+			errs = append(errs, fmt.Errorf("detach from interface %d: %w", at.ifindex, err))
 		}
-		var errs []error
-		for _, at := range attached {
-			if err := at.detach(d.FirstPort, d.Ports); err != nil {
-				errs = append(errs, fmt.Errorf("detach from interface %d: %w", at.ifindex, err))
-			}
-			errs = append(errs, at.close())
-		}
-		if err := errors.Join(errs...); err != nil {
-			return err
-		}
+		errs = append(errs, at.close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	return errors.Join(p.remove(), p.closeMaps())
 }

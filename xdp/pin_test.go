@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/vishvananda/netlink"
 )
 
 // small is the config of the tests of pinning.
@@ -117,6 +118,31 @@ func TestAdoption(t *testing.T) {
 	if err := Detach(dir); err != nil {
 		t.Errorf("again: %v", err)
 	}
+}
+
+// TestGenericIsAdopted: the mode of a link that is found is the kernel's, not a guess.
+func TestGenericIsAdopted(t *testing.T) {
+	inNamespace(t)
+	dir := bpffs(t)
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := lo.Attrs().Index
+	for range 2 {
+		a := openPinned(t, dir, small, KeepOut)
+		attachTo(t, a, index, Generic)
+		release(t, a)
+		a = openPinned(t, dir, small, KeepOut)
+		if got := a.Attachments(); !cmp.Equal(got, []Attachment{{index, Generic}}) {
+			t.Errorf("attachments %v", got)
+		}
+		release(t, a)
+	}
+	if err := Detach(dir); err != nil {
+		t.Fatal(err)
+	}
+	expectClean(t, dir, index)
 }
 
 // older is a build like this one whose programs begin with another instruction, and are of the version before.

@@ -35,6 +35,7 @@ type lab struct {
 	dir     string
 	home    netns.NsHandle
 	workers []netns.NsHandle
+	bridge  netns.NsHandle // with a ToR, nothing
 }
 
 func workerAddress(rank int) string { return fmt.Sprintf("10.9.0.%d", 10+rank) }
@@ -47,8 +48,8 @@ const (
 func newLab(t *testing.T) *lab {
 	t.Helper()
 	l := bareLab(t)
-	bridge := l.namespace()
-	at := l.handle(bridge)
+	l.bridge = l.namespace()
+	at := l.handle(l.bridge)
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = "rack"
 	snooping := false // there is no querier
@@ -56,7 +57,7 @@ func newLab(t *testing.T) *lab {
 	l.up(at, "rack")
 	l.plug(at, "rack")
 	// A veth that is sent to with XDP_TX is woken up only if it has an XDP program of its own.
-	l.pass(bridge, "port0")
+	l.pass(l.bridge, "port0")
 	return l
 }
 
@@ -105,7 +106,20 @@ metrics:
   listen: 127.0.0.1:9691
 state: %s
 `, homeLink, homeAddress, l.pin(), l.socket(), filepath.Join(l.dir, "state.db"))
-	l.must(os.WriteFile(l.config(), []byte(text+strings.Join(more, "\n")+"\n"), 0o644))
+	l.write(text + strings.Join(more, "\n") + "\n")
+}
+
+func (l *lab) write(text string) {
+	l.Helper()
+	l.must(os.WriteFile(l.config(), []byte(text), 0o644))
+}
+
+// text is the configuration as it is.
+func (l *lab) text() string {
+	l.Helper()
+	text, err := os.ReadFile(l.config())
+	l.must(err)
+	return string(text)
 }
 
 // namespace makes a network namespace with its loopback up.

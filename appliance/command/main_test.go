@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -22,7 +24,7 @@ func TestMain(m *testing.M) {
 	switch os.Getenv(role) {
 	case "daemon":
 		go endWithParent()
-		os.Exit(command.Main(context.Background(), os.Args, os.Stdout, os.Stderr))
+		os.Exit(daemonRole())
 	case "tor":
 		go endWithParent()
 		os.Exit(switching(os.Args[1]))
@@ -30,6 +32,42 @@ func TestMain(m *testing.M) {
 		os.Exit(work(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	goleak.VerifyTestMain(m)
+}
+
+// leaked is the exit code of a daemon that leaves goroutines or descriptors behind.
+const leaked = 70
+
+// daemonRole is spillwayd, which is looked at after its end.
+func daemonRole() int {
+	before := descriptors()
+	code := command.Main(context.Background(), os.Args, os.Stdout, os.Stderr)
+	if err := goleak.Find(goleak.IgnoreAnyFunction("spillway/appliance/command_test.endWithParent")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return leaked
+	}
+	after := descriptors()
+	for number, what := range after {
+		if before[number] == "" {
+			fmt.Fprintf(os.Stderr, "descriptor %s is left: %s\n", number, what)
+			code = leaked
+		}
+	}
+	return code
+}
+
+// descriptors are those that are open, but for the runtime's own, which it keeps for good.
+func descriptors() map[string]string {
+	open := map[string]string{}
+	names, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		panic(err)
+	}
+	for _, name := range names {
+		if what, err := os.Readlink(name); err == nil && !strings.Contains(what, "[event") { // one that is not there was Glob's
+			open[name] = what
+		}
+	}
+	return open
 }
 
 // endWithParent ends a daemon whose test died: its stdin is a pipe from there.

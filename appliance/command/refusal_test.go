@@ -95,6 +95,9 @@ func TestForeign(t *testing.T) {
 		if got := l.attached(); got != foreign {
 			t.Errorf("program %d is on the interface, it was %d", got, foreign)
 		}
+		if _, err := os.Lstat(filepath.Join(l.pin(), "aggregator")); !os.IsNotExist(err) {
+			t.Errorf("something of the attempt is left: %v", err)
+		}
 	})
 	t.Run("daemon", func(t *testing.T) {
 		l := newLab(t)
@@ -114,9 +117,7 @@ func TestForeign(t *testing.T) {
 		first := l.run()
 		first.signal(syscall.SIGTERM)
 		first.code()
-		text, err := os.ReadFile(l.config())
-		l.must(err)
-		l.must(os.WriteFile(l.config(), []byte(strings.Replace(string(text), "aggregator:", "aggregator:\n  max_jobs: 16", 1)), 0o644))
+		l.write(strings.Replace(l.text(), "aggregator:", "aggregator:\n  max_jobs: 16", 1))
 		code, said := l.command("run", "--config", l.config())
 		if code != 5 || !strings.Contains(said, "16") {
 			t.Errorf("code %d, it says %q", code, said)

@@ -2,7 +2,6 @@ package command_test
 
 import (
 	"context"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -130,9 +129,7 @@ func TestReload(t *testing.T) {
 	if !l.warned("not reloaded") {
 		t.Errorf("warnings: %v", l.node().GetWarnings())
 	}
-	text, err := os.ReadFile(l.config())
-	l.must(err)
-	l.must(os.WriteFile(l.config(), []byte(strings.Replace(strings.Replace(string(text), "log: {levle: debug}", "", 1), "aggregator:", "aggregator:\n  max_jobs: 16", 1)), 0o644))
+	l.write(strings.Replace(strings.Replace(l.text(), "log: {levle: debug}", "", 1), "aggregator:", "aggregator:\n  max_jobs: 16", 1))
 	d.signal(syscall.SIGHUP)
 	d.hear("READY=1")
 	if !l.warned("aggregator.max_jobs") || l.warned("not reloaded") {

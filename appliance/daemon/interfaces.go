@@ -30,7 +30,7 @@ const (
 type home struct {
 	name    string
 	address netip.Addr
-	index   int    // 0: not there
+	index   int    // as it was last; 0: never there
 	program uint32 // the kernel's id of our program there, as it was when it was put on
 	up      bool
 	owned   bool // it has the address
@@ -201,7 +201,7 @@ func (i *interfaces) watch(ctx context.Context) error {
 func (i *interfaces) look(h home) home {
 	link, err := netlink.LinkByName(h.name)
 	if err != nil {
-		h.index, h.up, h.owned = 0, false, false
+		h.up, h.owned = false, false
 		return h
 	}
 	h.up = up(link)
@@ -222,7 +222,8 @@ func (i *interfaces) restore(h home, link netlink.Link) home {
 	} else if other := programOn(link); other != 0 {
 		what = fmt.Sprintf("program %d is on interface %s in the place of the aggregator", other, h.name)
 	}
-	err := i.plane.Withdraw(link.Attrs().Index)
+	// What is left there, or is still recorded of an interface that is gone, is in the way.
+	err := errors.Join(i.plane.Withdraw(h.index), i.plane.Withdraw(link.Attrs().Index))
 	back := h
 	if err == nil {
 		back, err = i.put(h, link)
@@ -243,10 +244,12 @@ func (i *interfaces) restore(h home, link netlink.Link) home {
 // judge says what changed.
 func (i *interfaces) judge(before, now home) {
 	i.turn(now.name+" up", before.up, now.up, now.name, "interface %s is down, or gone: nothing comes through it", "interface %s is up again")
-	if now.up { // without the link nobody misses the address
-		i.turn(now.name+" address", before.owned, now.owned, now.name,
-			fmt.Sprintf("interface %%s does not have the home's address %s: no worker finds it", now.address), fmt.Sprintf("interface %%s has the home's address %s again", now.address))
+	if !now.up { // nobody misses the address then
+		i.warnings.clear(now.name + " address")
+		return
 	}
+	i.turn(now.name+" address", before.owned || !before.up, now.owned, now.name,
+		fmt.Sprintf("interface %%s does not have the home's address %s: no worker finds it", now.address), fmt.Sprintf("interface %%s has the home's address %s again", now.address))
 }
 
 // turn tells of something that went from good to bad or back.

@@ -136,8 +136,9 @@ func TestFindings(t *testing.T) {
 			set(s, "aggregator", job, "published", 20)
 			set(s, "tor", job, "completed", 0)
 			set(s, "aggregator", job, "result_resent", 40)
-		}, "multicast", failure, "the workers do not get them", "--publication unicast"},
-		"multicast, one":   {func(s *Sources) { set(s, "aggregator", job, "result_resent", 400); s.Workers[job][1].Packets = 4000 }, "multicast", failure, "rank 1 do not get them", "IGMP"},
+		}, "multicast", failure, "results do not arrive by multicast: lately 20", "--publication unicast"},
+		"multicast, one":   {func(s *Sources) { set(s, "aggregator", job, "result_resent", 400); s.Workers[job][1].Packets = 4000 }, "multicast", failure, "do not arrive by multicast at rank 1", "IGMP"},
+		"multicast, lossy":  {func(s *Sources) { set(s, "aggregator", job, "result_resent", 60) }, "multicast", warning, "get lost on the way", "congested"},
 		"drops":            {func(s *Sources) { set(s, "aggregator", job, "bad_cookie", 17) }, "drops", failure, "bad_cookie): 17 in 1s, 17 in all", "end it"},
 		"drops at the ToR": {func(s *Sources) { set(s, "tor", job, "bad_direction", 17) }, "drops", failure, "the ToR drops", "switch.hosts"},
 		"drops of no job":  {func(s *Sources) { set(s, "aggregator", "", "unknown_job", 5) }, "drops", failure, "unknown_job): 2 in 1s, 5 in all", "end it"},
@@ -165,6 +166,20 @@ func TestFindings(t *testing.T) {
 				t.Errorf("got %v\nwant %s, %v, a text with %q and a remedy with %q", f, c.check, c.level, c.says, c.do)
 			}
 		})
+	}
+}
+
+// TestALossIsNoDeafNetwork: of 64 workers, each loses one result in a hundred, and so more than half of all results are sent again to somebody.
+func TestALossIsNoDeafNetwork(t *testing.T) {
+	s := healthy()
+	s.Jobs[0].Spec.Workers = 64
+	set(&s, "aggregator", job, "published", 1000)
+	set(&s, "tor", job, "completed", 0)
+	set(&s, "aggregator", job, "result_resent", 640)
+	for _, f := range Diagnose(context.Background(), s) {
+		if f.Check == "multicast" && f.Level != ok {
+			t.Errorf("%v", f)
+		}
 	}
 }
 

@@ -110,7 +110,9 @@ func TestFabricBMv2(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.counts(job.Index, map[string]uint64{"claimed": 5})
-	if err := other.Write(deadline(t), &p4v1.Update{Type: p4v1.Update_INSERT, Entity: pipeline.Multicast(77, 1)}, &p4v1.Update{Type: p4v1.Update_MODIFY, Entity: pipeline.Multicast(3, 1)}); err != nil {
+	err = other.Write(deadline(t),
+		&p4v1.Update{Type: p4v1.Update_INSERT, Entity: pipeline.Multicast(77, 1)}, &p4v1.Update{Type: p4v1.Update_MODIFY, Entity: pipeline.Multicast(3, 1)})
+	if err != nil {
 		t.Fatal(err)
 	}
 	next := newJob(3, 2)

@@ -33,7 +33,9 @@ type traffic struct {
 
 func (tr *traffic) options() []grpc.DialOption {
 	return []grpc.DialOption{
-		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		grpc.WithChainUnaryInterceptor(func(
+			ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+		) error {
 			tr.mu.Lock()
 			switch r := req.(type) {
 			case *p4v1.WriteRequest:
@@ -44,7 +46,9 @@ func (tr *traffic) options() []grpc.DialOption {
 			tr.mu.Unlock()
 			return invoke(ctx, method, req, reply, cc, opts...)
 		}),
-		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, stream grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		grpc.WithChainStreamInterceptor(func(
+			ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, stream grpc.Streamer, opts ...grpc.CallOption,
+		) (grpc.ClientStream, error) {
 			s, err := stream(ctx, desc, cc, method, opts...)
 			return &readCounter{s, tr}, err
 		}),

@@ -106,7 +106,8 @@ func (f *Fabric) Await(ctx context.Context, id uint16, generation uint8) error {
 			if reason == "" {
 				reason = "its entries are not acknowledged"
 			}
-			return refusal.New(codes.DeadlineExceeded, refusal.SwitchAway, "generation %d of job %d is not in the ToR yet (%s): %w", generation, id, reason, context.Cause(ctx))
+			return refusal.New(codes.DeadlineExceeded, refusal.SwitchAway, "generation %d of job %d is not in the ToR yet (%s): %w",
+				generation, id, reason, context.Cause(ctx))
 		}
 	}
 }

@@ -194,6 +194,23 @@ func TestTwoAppliances(t *testing.T) {
 	tor.has(jobs...)
 }
 
+// Two appliances with one election id are a mistake: the second one takes nothing away from the first, says why, and gets its turn when that one goes.
+func TestSameElectionID(t *testing.T) {
+	tor := newTor(t)
+	first := run(t, tor.target(), nil)
+	first.wait(inSync)
+	second := run(t, tor.target(), nil)
+	if text := second.events.wait(t, "switch-away", 1); !strings.Contains(text, "election_id: low:1 is another controller's") {
+		t.Error(text)
+	}
+	if state, reason := first.State(); state != inSync {
+		t.Errorf("%s: %s", state, reason)
+	}
+	first.stop()
+	second.wait(inSync)
+	tor.has()
+}
+
 // A broken connection is no reboot: nothing is pushed, and only what was wanted meanwhile is written.
 func TestConnectionCut(t *testing.T) {
 	tor := newTor(t)

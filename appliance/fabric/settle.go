@@ -79,7 +79,8 @@ func (f *Fabric) ensurePipeline(ctx context.Context, c *client.Client) (pushed b
 		f.totals.pushes++
 		f.target.cookie = f.config.Program.Cookie
 		f.mu.Unlock()
-		f.event(v1.EventLevel_EVENT_LEVEL_INFO, "pipeline-pushed", "the ToR at %s had no pipeline or another one; the pipeline with cookie %016x was pushed", f.config.Target, f.config.Program.Cookie)
+		f.event(v1.EventLevel_EVENT_LEVEL_INFO, "pipeline-pushed",
+			"the ToR at %s had no pipeline or another one; the pipeline with cookie %016x was pushed", f.config.Target, f.config.Program.Cookie)
 	}
 	return pushed, nil
 }
@@ -227,7 +228,8 @@ func (f *Fabric) tell(repaired []change) {
 			kinds = append(kinds, fmt.Sprintf("%d %s", count[kind], kind))
 		}
 	}
-	f.event(v1.EventLevel_EVENT_LEVEL_WARNING, "switch-repaired", "entries of the ToR were not as they should be, and are now: %s (%s)", strings.Join(kinds, ", "), strings.Join(names, "; "))
+	f.event(v1.EventLevel_EVENT_LEVEL_WARNING, "switch-repaired",
+		"entries of the ToR were not as they should be, and are now: %s (%s)", strings.Join(kinds, ", "), strings.Join(names, "; "))
 }
 
 // conclude notes which jobs are in the ToR, and how it stands.
@@ -256,7 +258,8 @@ func (f *Fabric) conclude(jobs []*job, trouble troubles, checked bool) {
 	f.move()
 	f.mu.Unlock()
 	for _, j := range refused {
-		f.event(v1.EventLevel_EVENT_LEVEL_WARNING, "switch-refused", "the ToR at %s does not take job %d, generation %d: %s", f.config.Target, j.ID, j.Generation, trouble[j])
+		f.event(v1.EventLevel_EVENT_LEVEL_WARNING, "switch-refused",
+			"the ToR at %s does not take job %d, generation %d: %s", f.config.Target, j.ID, j.Generation, trouble[j])
 	}
 	if reason != "" {
 		f.become(syncing, reason)

@@ -41,7 +41,8 @@ func TestInitialSync(t *testing.T) {
 	if h, ok := first.Host(homeAddr); !ok || h.Port != homePort || h.MAC != homeMAC {
 		t.Errorf("the home is %+v, %v", h, ok)
 	}
-	if first.events.of("pipeline-pushed") != 1 || first.events.of("switch-in-sync") != 1 || first.events.of("switch-repaired") != 0 || first.events.of("switch-away") != 0 {
+	if first.events.of("pipeline-pushed") != 1 || first.events.of("switch-in-sync") != 1 ||
+		first.events.of("switch-repaired") != 0 || first.events.of("switch-away") != 0 {
 		t.Errorf("events: %s", first.events)
 	}
 	first.stop()

@@ -41,7 +41,7 @@ func (m *Manager) Create(ctx context.Context, spec *v1.JobSpec, dryRun bool) (*v
 	defer m.mu.Unlock()
 	j.hidden = false
 	m.changed(j)
-	m.event(levelInfo, "job-created", j, nil, "job %s was created for %d workers: id %d, %d slots of %d elements", j.name(), j.record.Spec.Workers, j.id(),
+	m.event(levelInfo, "job-created", j, nil, "job %s was created for %d workers: id %d, %d slots of %d elements", j.name, j.record.Spec.Workers, j.id,
 		j.record.Allocation.Slots, j.record.Allocation.ClassElements)
 	return j.view(), nil
 }
@@ -89,8 +89,8 @@ func (m *Manager) site() site {
 
 // forget takes a job out of memory, with all that it holds. The lock is held.
 func (m *Manager) forget(j *job) {
-	m.ledger.Release(j.id())
-	delete(m.jobs, j.name())
+	m.ledger.Release(j.id)
+	delete(m.jobs, j.name)
 }
 
 // Delete takes a job away at once. Without force it is refused while workers wait or take part.
@@ -134,7 +134,7 @@ func inUse(j *job) error {
 	}
 	users := j.ranks(func(rank uint32) bool { return j.waiting[rank] != nil || j.members != nil && j.members[rank].present() })
 	return refusal.New(codes.FailedPrecondition, refusal.JobInUse, "job %q is in use by %s: drain it, which lets them finish, or delete it by force, which fails their collectives",
-		j.name(), these(users, "", "")).With("job", j.name()).With("ranks", list(users))
+		j.name, these(users, "", "")).With("job", j.name).With("ranks", list(users))
 }
 
 // Drain lets no worker join any more, and deletes the job when the last has left: at once when there is none.
@@ -176,7 +176,7 @@ func (m *Manager) drain(ctx context.Context, j *job) error {
 	if j.deleted || j.record.Draining {
 		defer m.mu.Unlock()
 		if j.deleted {
-			return noSuchJob(j.name())
+			return noSuchJob(j.name)
 		}
 		return nil
 	}
@@ -199,7 +199,7 @@ func (m *Manager) drain(ctx context.Context, j *job) error {
 		}
 	}
 	m.changed(j)
-	m.event(levelInfo, "job-draining", j, j.present(), "job %s is draining: nobody may join any more, and it is deleted when the last worker has left", j.name())
+	m.event(levelInfo, "job-draining", j, j.present(), "job %s is draining: nobody may join any more, and it is deleted when the last worker has left", j.name)
 	return nil
 }
 
@@ -212,7 +212,7 @@ func (m *Manager) remove(ctx context.Context, j *job, condition func() error, ki
 	m.mu.Lock()
 	err := condition()
 	if j.deleted {
-		err = noSuchJob(j.name())
+		err = noSuchJob(j.name)
 	}
 	if err != nil {
 		m.mu.Unlock()
@@ -225,7 +225,7 @@ func (m *Manager) remove(ctx context.Context, j *job, condition func() error, ki
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		j.gone = false
-		m.event(levelError, "job-stays", j, nil, "job %s could not be deleted: %v", j.name(), err)
+		m.event(levelError, "job-stays", j, nil, "job %s could not be deleted: %v", j.name, err)
 		return nil, err
 	}
 	m.mu.Lock()
@@ -242,7 +242,7 @@ func (m *Manager) remove(ctx context.Context, j *job, condition func() error, ki
 	}
 	j.members = nil
 	m.changed(j)
-	m.event(levelInfo, kind, j, nil, "job %s %s", j.name(), why)
+	m.event(levelInfo, kind, j, nil, "job %s %s", j.name, why)
 	return before, nil
 }
 
@@ -281,17 +281,17 @@ func (m *Manager) putBack(record *store.Job) error {
 }
 
 func notStored(j *job, err error) error {
-	return refusal.New(codes.Internal, refusal.Storage, "job %q is as it was: %w; free space on the disk, or see to its rights, and try again", j.name(), err).With("job", j.name())
+	return refusal.New(codes.Internal, refusal.Storage, "job %q is as it was: %w; free space on the disk, or see to its rights, and try again", j.name, err).With("job", j.name)
 }
 
 func beingDeleted(j *job) error {
-	return refusal.New(codes.Aborted, refusal.JobDeleted, "job %q is being deleted: create it again when it is gone", j.name()).With("job", j.name())
+	return refusal.New(codes.Aborted, refusal.JobDeleted, "job %q is being deleted: create it again when it is gone", j.name).With("job", j.name)
 }
 
 func deleted(j *job) error {
-	return refusal.New(codes.Aborted, refusal.JobDeleted, "job %q was deleted during the call", j.name()).With("job", j.name())
+	return refusal.New(codes.Aborted, refusal.JobDeleted, "job %q was deleted during the call", j.name).With("job", j.name)
 }
 
 func draining(j *job) error {
-	return refusal.New(codes.FailedPrecondition, refusal.JobDraining, "job %q is draining: nobody may join it any more; create another", j.name()).With("job", j.name())
+	return refusal.New(codes.FailedPrecondition, refusal.JobDraining, "job %q is draining: nobody may join it any more; create another", j.name).With("job", j.name)
 }

@@ -81,7 +81,7 @@ func (c *call) take(now time.Time) (updates []*v1.JoinResponse, ended bool, err 
 		updates = append(updates, &v1.JoinResponse{Update: &v1.JoinResponse_Notice{Notice: &v1.Notice{Kind: kind, Ranks: ranks, Text: fmt.Sprintf(format, args...)}}})
 	}
 	if c.draining {
-		notice(v1.NoticeKind_NOTICE_KIND_DRAINING, nil, "job %s is draining: finish, and leave", c.job.name())
+		notice(v1.NoticeKind_NOTICE_KIND_DRAINING, nil, "job %s is draining: finish, and leave", c.job.name)
 	}
 	if c.tor != "" {
 		notice(v1.NoticeKind_NOTICE_KIND_SWITCH, nil, "%s", c.tor)

@@ -53,10 +53,10 @@ func (m *Manager) generate(ctx context.Context, j *job) {
 	case m.closed || j.deleted: // those who waited know already
 	case err == errVanished || ctx.Err() != nil && refusal.Of(err) == nil: // the others wait on
 	case errors.Is(err, errVanished):
-		m.config.Log.Error("a generation that lost a rank while it was formed is not undone yet", "job", j.name(), "error", err)
+		m.config.Log.Error("a generation that lost a rank while it was formed is not undone yet", "job", j.name, "error", err)
 	default:
 		j.failure = err.Error()
-		m.event(levelError, "generation-failed", j, nil, "generation %d of job %s could not be formed: %v", j.record.Generation+1, j.name(), err)
+		m.event(levelError, "generation-failed", j, nil, "generation %d of job %s could not be formed: %v", j.record.Generation+1, j.name, err)
 		for _, c := range calls {
 			if j.waiting[c.rank] == c {
 				m.endWaiting(j, c.rank, err)
@@ -282,7 +282,7 @@ func (m *Manager) commit(j *job, record *store.Job, calls []*call) bool {
 	case record.Running.Reason != "":
 		way, level, kind = record.Running.Reason, levelWarning, "job-direct"
 	}
-	m.event(level, kind, j, nil, "generation %d of job %s is running, %s", record.Generation, j.name(), way)
+	m.event(level, kind, j, nil, "generation %d of job %s is running, %s", record.Generation, j.name, way)
 	return true
 }
 

@@ -15,8 +15,10 @@ import (
 	"spillway/appliance/store"
 )
 
-// job is a job in memory. All of it is under Manager.mu, but work.
+// job is a job in memory. All of it is under Manager.mu, but its name, its id and work.
 type job struct {
+	name string
+	id   uint16
 	// record is what the store has. It is replaced, never changed in place: who has work may read it without Manager.mu.
 	record *store.Job
 	// work is held by whoever changes the store's record and the data plane of the job: a semaphore that one can stop waiting for.
@@ -49,6 +51,8 @@ type member struct {
 	call  *call
 	left  bool
 	since time.Time
+	// told: the others know that it is lost.
+	told bool
 	// description is what the worker says that it is.
 	description string
 }
@@ -57,7 +61,10 @@ func (m *member) present() bool { return m.call != nil }
 func (m *member) lost() bool    { return m.call == nil && !m.left }
 
 func newJob(record *store.Job, now time.Time) *job {
-	j := &job{record: record, work: make(chan struct{}, 1), waiting: make([]*call, record.Spec.Workers), idle: now, since: record.Since}
+	j := &job{
+		name: record.Name(), id: record.Allocation.ID, record: record, work: make(chan struct{}, 1), waiting: make([]*call, record.Spec.Workers),
+		idle: now, since: record.Since,
+	}
 	if record.Running != nil {
 		j.members = make([]member, len(record.Running.Members))
 		for rank, m := range record.Running.Members {
@@ -71,16 +78,13 @@ func newJob(record *store.Job, now time.Time) *job {
 	return j
 }
 
-func (j *job) name() string { return j.record.Spec.Name }
-func (j *job) id() uint16   { return j.record.Allocation.ID }
-
 // acquire takes the work of the job.
 func (j *job) acquire(ctx context.Context) error {
 	select {
 	case j.work <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("wait for another change of job %q: %w", j.name(), ctx.Err())
+		return fmt.Errorf("wait for another change of job %q: %w", j.name, ctx.Err())
 	}
 }
 

@@ -96,8 +96,8 @@ func (m *Manager) joinable(c *call, name string) (*job, error) {
 
 func (m *Manager) hasRank(j *job, c *call) error {
 	if workers := j.record.Spec.Workers; c.rank >= workers {
-		return refusal.New(codes.OutOfRange, refusal.NoSuchRank, "rank %d: job %q has ranks 0 to %d", c.rank, j.name(), workers-1).
-			With("job", j.name()).With("workers", workers)
+		return refusal.New(codes.OutOfRange, refusal.NoSuchRank, "rank %d: job %q has ranks 0 to %d", c.rank, j.name, workers-1).
+			With("job", j.name).With("workers", workers)
 	}
 	return nil
 }
@@ -107,8 +107,8 @@ func rankTaken(j *job, c *call, does string, other *call) error {
 	if other.description != "" {
 		who += " (" + other.description + ")"
 	}
-	return refusal.New(codes.AlreadyExists, refusal.RankTaken, "rank %d of job %q %s, from %s: end that process, or join as another rank", c.rank, j.name(), does, who).
-		With("job", j.name()).With("rank", c.rank).With("address", other.address)
+	return refusal.New(codes.AlreadyExists, refusal.RankTaken, "rank %d of job %q %s, from %s: end that process, or join as another rank", c.rank, j.name, does, who).
+		With("job", j.name).With("rank", c.rank).With("address", other.address)
 }
 
 // placed refuses a call whose address cannot be the rank's. The lock is held.
@@ -117,7 +117,7 @@ func (m *Manager) placed(j *job, c *call) error {
 	case c.address == c.path.Home:
 		return unreachable(j, c, "it is the aggregator's own address, and a host drops the multicast that comes from itself: run the worker on another host")
 	case c.address == m.config.TorAddress:
-		return refusal.New(codes.AlreadyExists, refusal.AddressTaken, "rank %d of job %q: %s is the address that the ToR sends from: give the worker another one", c.rank, j.name(), c.address)
+		return refusal.New(codes.AlreadyExists, refusal.AddressTaken, "rank %d of job %q: %s is the address that the ToR sends from: give the worker another one", c.rank, j.name, c.address)
 	case !c.path.Home.Is4() || c.path.Ifindex <= 0 || len(c.path.MAC) != 6:
 		return unreachable(j, c, "interface %q leads there, without an IPv4 address here or an Ethernet address there", c.path.Interface)
 	case c.path.MTU < packetBytes(int(j.record.Spec.Elements)):
@@ -128,8 +128,8 @@ func (m *Manager) placed(j *job, c *call) error {
 		switch {
 		case other == nil:
 		case other.address == c.address:
-			return refusal.New(codes.AlreadyExists, refusal.AddressTaken, "rank %d of job %q: %s is rank %d's address already: each rank of a job needs its own", c.rank, j.name(), c.address, rank).
-				With("job", j.name()).With("rank", rank)
+			return refusal.New(codes.AlreadyExists, refusal.AddressTaken, "rank %d of job %q: %s is rank %d's address already: each rank of a job needs its own", c.rank, j.name, c.address, rank).
+				With("job", j.name).With("rank", rank)
 		case other.path.Ifindex != c.path.Ifindex || other.path.Home != c.path.Home:
 			return unreachable(j, c, "%s (%s here) leads there, and %s (%s here) to rank %d: all ranks of a job must be behind one interface of the aggregator",
 				c.path.Interface, c.path.Home, other.path.Interface, other.path.Home, rank)
@@ -139,8 +139,8 @@ func (m *Manager) placed(j *job, c *call) error {
 }
 
 func unreachable(j *job, c *call, format string, args ...any) error {
-	refused := refusal.New(codes.FailedPrecondition, refusal.Unreachable, format, args...).With("job", j.name()).With("address", c.address)
-	refused.Text = "the aggregator does not reach " + c.address.String() + " for job \"" + j.name() + "\": " + refused.Text
+	refused := refusal.New(codes.FailedPrecondition, refusal.Unreachable, format, args...).With("job", j.name).With("address", c.address)
+	refused.Text = "the aggregator does not reach " + c.address.String() + " for job \"" + j.name + "\": " + refused.Text
 	return refused
 }
 
@@ -179,15 +179,20 @@ func (m *Manager) resume(c *call, name string, part *v1.Resume) error {
 		before.end(rankTaken(j, before, "has resumed from another call", c))
 		return nil
 	}
+	for rank := range j.members {
+		if other := &j.members[rank]; other.lost() && other.told {
+			c.tell(v1.NoticeKind_NOTICE_KIND_LOST, uint32(rank))
+		}
+	}
 	m.tellOthers(j, c.rank, v1.NoticeKind_NOTICE_KIND_RESUMED)
 	m.changed(j)
-	m.event(levelInfo, "worker-resumed", j, []uint32{c.rank}, "rank %d of job %s has resumed its part in generation %d", c.rank, j.name(), j.record.Generation)
+	m.event(levelInfo, "worker-resumed", j, []uint32{c.rank}, "rank %d of job %s has resumed its part in generation %d", c.rank, j.name, j.record.Generation)
 	return nil
 }
 
 // with is the member with a call.
 func (m member) with(c *call, now time.Time) member {
-	m.call, m.since = c, now
+	m.call, m.since, m.told = c, now, false
 	if c.description != "" {
 		m.description = c.description
 	}
@@ -197,26 +202,26 @@ func (m member) with(c *call, now time.Time) member {
 // resumable refuses a part that is over, or another's. The lock is held.
 func (m *Manager) resumable(j *job, c *call, part *v1.Resume) error {
 	over := func(format string, args ...any) error {
-		refused := refusal.New(codes.FailedPrecondition, refusal.GenerationOver, format, args...).With("job", j.name()).With("generation", j.record.Generation)
+		refused := refusal.New(codes.FailedPrecondition, refusal.GenerationOver, format, args...).With("job", j.name).With("generation", j.record.Generation)
 		refused.Text += ": join again, without resume"
 		return refused
 	}
 	running := j.record.Running
 	switch {
 	case running == nil || part.Generation != j.record.Generation || j.forming:
-		return over("generation %d of job %q is over", part.Generation, j.name())
+		return over("generation %d of job %q is over", part.Generation, j.name)
 	case part.Cookie != running.Cookie:
-		return over("generation %d of job %q has another cookie than the call says", part.Generation, j.name())
+		return over("generation %d of job %q has another cookie than the call says", part.Generation, j.name)
 	}
 	member := &j.members[c.rank]
 	switch at := running.Members[c.rank].Addr; {
 	case at != c.address:
 		return refusal.New(codes.PermissionDenied, refusal.AddressForeign, "rank %d takes part in generation %d of job %q from %s, and the call says %s: resume from there, or join again, without resume",
-			c.rank, part.Generation, j.name(), at, c.address).With("job", j.name()).With("address", at)
+			c.rank, part.Generation, j.name, at, c.address).With("job", j.name).With("address", at)
 	case member.left:
-		return over("rank %d has left generation %d of job %q", c.rank, part.Generation, j.name())
+		return over("rank %d has left generation %d of job %q", c.rank, part.Generation, j.name)
 	case member.lost() && m.config.Now().Sub(member.since) > j.grace():
-		return over("rank %d of job %q was lost for longer than its grace, %v", c.rank, j.name(), j.grace())
+		return over("rank %d of job %q was lost for longer than its grace, %v", c.rank, j.name, j.grace())
 	}
 	return nil
 }
@@ -237,11 +242,11 @@ func (m *Manager) detach(c *call) {
 		}
 		m.changed(j)
 	case j.members != nil && j.members[c.rank].call == c:
-		j.members[c.rank].call, j.members[c.rank].since = nil, m.config.Now()
+		j.members[c.rank].call, j.members[c.rank].since, j.members[c.rank].told = nil, m.config.Now(), true
 		m.idle(j)
 		m.tellOthers(j, c.rank, v1.NoticeKind_NOTICE_KIND_LOST)
 		m.changed(j)
-		m.event(levelWarning, "worker-lost", j, []uint32{c.rank}, "rank %d of job %s at %s was lost: its call ended without leave; it may resume within %v", c.rank, j.name(), c.address, j.grace())
+		m.event(levelWarning, "worker-lost", j, []uint32{c.rank}, "rank %d of job %s at %s was lost: its call ended without leave; it may resume within %v", c.rank, j.name, c.address, j.grace())
 	}
 }
 
@@ -304,7 +309,7 @@ func (m *Manager) leave(request *v1.LeaveRequest) (*job, error) {
 	}
 	if part.GetCookie() != running.Cookie {
 		return nil, refusal.New(codes.FailedPrecondition, refusal.GenerationOver, "generation %d of job %q has another cookie than the call says: only who takes part can leave",
-			j.record.Generation, j.name()).With("job", j.name())
+			j.record.Generation, j.name).With("job", j.name)
 	}
 	member := &j.members[c.rank]
 	if member.call != nil {
@@ -314,14 +319,14 @@ func (m *Manager) leave(request *v1.LeaveRequest) (*job, error) {
 	m.idle(j)
 	m.tellOthers(j, c.rank, v1.NoticeKind_NOTICE_KIND_LEFT)
 	m.changed(j)
-	m.event(levelInfo, "worker-left", j, []uint32{c.rank}, "rank %d of job %s has left generation %d", c.rank, j.name(), j.record.Generation)
+	m.event(levelInfo, "worker-left", j, []uint32{c.rank}, "rank %d of job %s has left generation %d", c.rank, j.name, j.record.Generation)
 	return j, nil
 }
 
 // settle writes down who has left, and deletes a job that was only kept for the last one. What cannot be done is left to the sweep: the worker has left.
 func (m *Manager) settle(ctx context.Context, j *job) {
 	if err := m.writeLeft(ctx, j); err != nil && ctx.Err() == nil {
-		m.event(levelWarning, "state-not-written", j, nil, "that workers have left job %s is not written down: after a restart they count as lost: %v", j.name(), err)
+		m.event(levelWarning, "state-not-written", j, nil, "that workers have left job %s is not written down: after a restart they count as lost: %v", j.name, err)
 	}
 	m.mu.Lock()
 	over := j.record.Draining && !j.gone && j.finished()
@@ -332,7 +337,7 @@ func (m *Manager) settle(ctx context.Context, j *job) {
 	_, err := m.remove(ctx, j, func() error { return nil }, "job-deleted", "was deleted: it was draining, and its last worker has left")
 	var refused *refusal.Error
 	if err != nil && ctx.Err() == nil && !(errors.As(err, &refused) && refused.Reason == refusal.NoSuchJob) {
-		m.config.Log.Warn("a job that is drained could not be deleted yet", "job", j.name(), "error", err)
+		m.config.Log.Warn("a job that is drained could not be deleted yet", "job", j.name, "error", err)
 	}
 }
 

@@ -166,7 +166,7 @@ func (m *Manager) sorted() []*job {
 			all = append(all, j)
 		}
 	}
-	slices.SortFunc(all, func(a, b *job) int { return strings.Compare(a.name(), b.name()) })
+	slices.SortFunc(all, func(a, b *job) int { return strings.Compare(a.name, b.name) })
 	return all
 }
 
@@ -196,7 +196,7 @@ func (m *Manager) All() []Info {
 	defer m.mu.Unlock()
 	var all []Info
 	for _, j := range m.sorted() {
-		all = append(all, Info{Job: j.view(), ID: j.id(), Generation: uint8(j.record.Generation), Installed: j.record.Running != nil})
+		all = append(all, Info{Job: j.view(), ID: j.id, Generation: uint8(j.record.Generation), Installed: j.record.Running != nil})
 	}
 	return all
 }
@@ -230,9 +230,9 @@ func (m *Manager) changed(j *job) {
 func (m *Manager) event(level v1.EventLevel, kind string, j *job, ranks []uint32, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if m.config.Events != nil {
-		m.config.Events.Add(level, kind, j.name(), ranks, "%s", text)
+		m.config.Events.Add(level, kind, j.name, ranks, "%s", text)
 	}
-	attributes := []any{"kind", kind, "job", j.name(), "id", j.id()}
+	attributes := []any{"kind", kind, "job", j.name, "id", j.id}
 	if len(ranks) > 0 {
 		attributes = append(attributes, "ranks", list(ranks))
 	}

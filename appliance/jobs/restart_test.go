@@ -161,6 +161,30 @@ func TestGraceAfterRestart(t *testing.T) {
 	}
 }
 
+// TestLostInARestart holds that the others hear of a worker that did not come back, those that came back before it was missed and those that do after.
+func TestLostInARestart(t *testing.T) {
+	r := newRig(t, false)
+	all := r.run("a", 3)
+	r.restart()
+	early := all[0].resume()
+	early.begun()
+	r.m.sweep(t.Context()) // too soon
+	r.clock.advance(resumeWithin)
+	late := all[2].resume()
+	late.begun()
+	early.notice(v1.NoticeKind_NOTICE_KIND_RESUMED, 2)
+	r.m.sweep(t.Context())
+	for _, w := range []*worker{early, late} {
+		if text := w.notice(v1.NoticeKind_NOTICE_KIND_LOST, 1); text != "rank 1 (10.77.0.2, process of rank 1) lost its connection" {
+			t.Error(text)
+		}
+	}
+	late.vanish()
+	again := all[2].resume()
+	again.begun()
+	again.notice(v1.NoticeKind_NOTICE_KIND_LOST, 1)
+}
+
 // TestOtherConfiguration holds that a configuration that takes away what jobs hold is refused with what to do, and changes nothing.
 func TestOtherConfiguration(t *testing.T) {
 	r := newRig(t, true)

@@ -42,7 +42,7 @@ func (m *Manager) restore() error {
 		if j.record.Running == nil {
 			continue
 		}
-		if err := m.reinstall(j, installed[j.id()]); err != nil {
+		if err := m.reinstall(j, installed[j.id]); err != nil {
 			return err
 		}
 	}
@@ -54,7 +54,7 @@ func (m *Manager) restore() error {
 func (m *Manager) removeStrangers() (map[uint16]bool, error) {
 	known := map[uint16]*job{}
 	for _, j := range m.jobs {
-		known[j.id()] = j
+		known[j.id] = j
 	}
 	installed := map[uint16]bool{}
 	for _, job := range m.config.Aggregator.Jobs() {
@@ -95,13 +95,13 @@ func (m *Manager) reinstall(j *job, installed bool) error {
 		j.record, j.members = &record, nil
 		j.state = j.stateNow()
 		j.failure = fmt.Sprintf("generation %d could not be put back after the restart: %v", record.Generation, err)
-		m.event(levelError, "generation-lost", j, nil, "generation %d of job %s is over, its workers must join again: it could not be put back: %v", record.Generation, j.name(), err)
+		m.event(levelError, "generation-lost", j, nil, "generation %d of job %s is over, its workers must join again: it could not be put back: %v", record.Generation, j.name, err)
 		return nil
 	}
 	if j.record.Running.Through && m.config.Switch != nil {
 		m.config.Switch.SetJob(switchJob(j.record, m.config.TorAddress))
 	}
-	m.event(levelInfo, "job-restored", j, nil, "generation %d of job %s goes on; its workers may resume", j.record.Generation, j.name())
+	m.event(levelInfo, "job-restored", j, nil, "generation %d of job %s goes on; its workers may resume", j.record.Generation, j.name)
 	return nil
 }
 
@@ -114,7 +114,7 @@ func (m *Manager) follow(j *job) error {
 		member := &running.Members[rank]
 		path, err := m.config.Paths.To(member.Addr)
 		if err != nil {
-			m.config.Log.Warn("the way to a worker is not known yet: the one from before is kept", "job", j.name(), "rank", rank, "address", member.Addr, "error", err)
+			m.config.Log.Warn("the way to a worker is not known yet: the one from before is kept", "job", j.name, "rank", rank, "address", member.Addr, "error", err)
 			continue
 		}
 		if path.Home != running.Home.Addr() {

@@ -1,9 +1,7 @@
 package jobs
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -11,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -32,7 +29,15 @@ import (
 // aggregator is the compiled program with its maps, loaded once: the verifier takes a while.
 var aggregator *xdp.Aggregator
 
+// TestMain lets this program be the ToR that a test starts.
 func TestMain(m *testing.M) {
+	if os.Getenv(role) == roleTor {
+		if err := beTor(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	var err error
 	if aggregator, err = xdp.Load(xdp.Config{FirstPort: pipeline.FirstPort, Ports: 2 * pipeline.Ports}); err != nil {
 		fmt.Fprintf(os.Stderr, "%+v\n", err)
@@ -61,182 +66,6 @@ var (
 
 func workerAddr(rank int) netip.Addr      { return netip.AddrFrom4([4]byte{10, 77, 0, byte(rank + 1)}) }
 func workerMAC(rank int) net.HardwareAddr { return net.HardwareAddr{2, 0, 10, 77, 0, byte(rank + 1)} }
-
-// steps counts the calls of the parts, by name, and has chosen ones fail.
-type steps struct {
-	mu    sync.Mutex
-	calls map[string]int
-	fail  map[string]int // the n-th call from now on, from 1; 0: none
-}
-
-var errInjected = errors.New("injected")
-
-// step counts a call, and fails it if it is to.
-func (s *steps) step(name string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.calls[name]++
-	if s.fail[name] == 0 {
-		return nil
-	}
-	if s.fail[name]--; s.fail[name] == 0 {
-		return fmt.Errorf("%w: %s", errInjected, name)
-	}
-	return nil
-}
-
-func (s *steps) failNext(name string, n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fail[name] = n
-}
-
-// kernel is the aggregator with failures.
-type kernel struct {
-	*xdp.Aggregator
-	*steps
-}
-
-func (k kernel) AddJob(job xdp.Job) error {
-	if err := k.step("add"); err != nil {
-		return err
-	}
-	return k.Aggregator.AddJob(job)
-}
-
-func (k kernel) RemoveJob(id uint16) error {
-	if err := k.step("remove"); err != nil {
-		return err
-	}
-	return k.Aggregator.RemoveJob(id)
-}
-
-// disk is the store with failures.
-type disk struct {
-	*store.Store
-	*steps
-}
-
-func (d disk) Put(job store.Job) error {
-	if err := d.step("put"); err != nil {
-		return err
-	}
-	return d.Store.Put(job)
-}
-
-func (d disk) Delete(name string) error {
-	if err := d.step("delete"); err != nil {
-		return err
-	}
-	return d.Store.Delete(name)
-}
-
-// torStub stands in for the ToR where failures are to be injected; rack_test.go has a real one.
-type torStub struct {
-	*steps
-	mu     sync.Mutex
-	jobs   map[uint16]pipeline.Job
-	limits pipeline.Limits
-	hosts  int           // how many workers it knows
-	hold   chan struct{} // Await waits for it to be closed; nil: it does not wait
-}
-
-func (s *torStub) SetJob(job pipeline.Job) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.jobs[job.ID] = job
-}
-
-func (s *torStub) RemoveJob(id uint16) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.jobs, id)
-}
-
-func (s *torStub) Await(ctx context.Context, id uint16, generation uint8) error {
-	if err := s.step("await"); err != nil {
-		return refusal.New(codes.Unavailable, refusal.SwitchAway, "there is no session with the ToR: %w", err)
-	}
-	s.mu.Lock()
-	hold := s.hold
-	job, ok := s.jobs[id]
-	s.mu.Unlock()
-	if !ok || job.Generation != generation {
-		return fmt.Errorf("generation %d of job %d is awaited, and was not set", generation, id)
-	}
-	if hold != nil {
-		select {
-		case <-hold:
-		case <-ctx.Done():
-			return refusal.New(codes.Unavailable, refusal.SwitchAway, "the ToR does not answer: %w", ctx.Err())
-		}
-	}
-	return nil
-}
-
-func (s *torStub) Limits() (pipeline.Limits, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.limits, s.limits.Slots > 0
-}
-
-func (s *torStub) Host(addr netip.Addr) (pipeline.Host, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if addr == homeAddr {
-		return pipeline.Host{Addr: addr, MAC: pipeline.MAC(homeMAC), Port: 100}, true
-	}
-	for rank := range s.hosts {
-		if addr == workerAddr(rank) {
-			return pipeline.Host{Addr: addr, MAC: pipeline.MAC(workerMAC(rank)), Port: uint16(rank + 1)}, true
-		}
-	}
-	return pipeline.Host{}, false
-}
-
-func (s *torStub) has() map[uint16]pipeline.Job {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := map[uint16]pipeline.Job{}
-	for id, job := range s.jobs {
-		all[id] = job
-	}
-	return all
-}
-
-// oneInterface leads to 10.77.0.0/24 by eth0, and to 10.78.0.0/24 by eth1.
-type oneInterface struct{}
-
-func (oneInterface) To(addr netip.Addr) (Path, error) {
-	a := addr.As4()
-	switch {
-	case a[0] == 10 && a[1] == 77 && a[2] == 0:
-		return Path{Ifindex: 3, Interface: "eth0", Home: homeAddr, MTU: 1500, MAC: net.HardwareAddr{2, 0, a[0], a[1], a[2], a[3]}}, nil
-	case a[0] == 10 && a[1] == 78:
-		return Path{Ifindex: 4, Interface: "eth1", Home: netip.MustParseAddr("10.78.0.254"), MTU: 1500, MAC: net.HardwareAddr{2, 0, a[0], a[1], a[2], a[3]}}, nil
-	case a[0] == 10 && a[1] == 79:
-		return Path{Ifindex: 3, Interface: "eth0", Home: homeAddr, MTU: 576, MAC: net.HardwareAddr{2, 0, a[0], a[1], a[2], a[3]}}, nil
-	}
-	return Path{}, fmt.Errorf("no route to %s from eth0 or eth1", addr)
-}
-
-// clock is what grace goes by in tests.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
 
 // rig is a Manager over the real aggregator and the real store.
 type rig struct {
@@ -402,157 +231,6 @@ func (r *rig) until(what string, condition func() bool) {
 			r.t.Fatalf("%s: not within %v", what, patience)
 		}
 	}
-}
-
-// worker is a Join that runs.
-type worker struct {
-	r       *rig
-	rank    int
-	updates chan *v1.JoinResponse
-	done    chan error
-	cancel  context.CancelFunc
-	params  *v1.Parameters
-}
-
-// join begins one. What it is told must be read, but for the first 1000 updates.
-func (r *rig) join(job string, rank int, change ...func(*v1.JoinRequest)) *worker {
-	r.t.Helper()
-	request := &v1.JoinRequest{Job: job, Rank: uint32(rank), Address: workerAddr(rank).String(), Description: fmt.Sprintf("process of rank %d", rank)}
-	for _, c := range change {
-		c(request)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	w := &worker{r: r, rank: rank, updates: make(chan *v1.JoinResponse, 1000), done: make(chan error, 1), cancel: cancel}
-	m := r.m
-	go func() {
-		w.done <- m.Join(ctx, request, func(u *v1.JoinResponse) error {
-			select {
-			case w.updates <- u:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		})
-	}()
-	r.t.Cleanup(cancel)
-	return w
-}
-
-// resume begins a Join for the part that a worker had.
-func (w *worker) resume(change ...func(*v1.JoinRequest)) *worker {
-	w.r.t.Helper()
-	return w.r.join(w.job(), w.rank, append([]func(*v1.JoinRequest){func(request *v1.JoinRequest) {
-		request.Resume = &v1.Resume{Generation: w.params.Generation, Cookie: w.params.Cookie}
-	}}, change...)...)
-}
-
-// job is the name of the worker's job, by its id.
-func (w *worker) job() string {
-	info, ok := w.r.m.Job(uint16(w.params.JobId))
-	if !ok {
-		w.r.t.Fatalf("there is no job %d", w.params.JobId)
-	}
-	return info.Job.Spec.Name
-}
-
-// next is the next update for which the condition holds.
-func (w *worker) next(what string, condition func(*v1.JoinResponse) bool) *v1.JoinResponse {
-	w.r.t.Helper()
-	deadline := time.After(patience)
-	for {
-		select {
-		case u := <-w.updates:
-			if condition(u) {
-				return u
-			}
-		case err := <-w.done:
-			w.done <- err
-			select {
-			case u := <-w.updates: // what came before the end
-				if condition(u) {
-					return u
-				}
-				continue
-			default:
-			}
-			w.r.t.Fatalf("rank %d waits for %s, and its call ended: %v", w.rank, what, err)
-		case <-deadline:
-			w.r.t.Fatalf("rank %d: %s did not come within %v", w.rank, what, patience)
-		}
-	}
-}
-
-// begun waits for the parameters.
-func (w *worker) begun() *v1.Parameters {
-	w.r.t.Helper()
-	w.params = w.next("parameters", func(u *v1.JoinResponse) bool { return u.GetParameters() != nil }).GetParameters()
-	return w.params
-}
-
-// waits waits until the worker is told that it waits for just these ranks.
-func (w *worker) waits(missing ...uint32) *v1.Waiting {
-	w.r.t.Helper()
-	return w.next(fmt.Sprintf("to wait for %v", missing), func(u *v1.JoinResponse) bool {
-		return u.GetWaiting() != nil && slices.Equal(u.GetWaiting().Missing, missing)
-	}).GetWaiting()
-}
-
-// notice waits for a notice of a kind about just these ranks.
-func (w *worker) notice(kind v1.NoticeKind, ranks ...uint32) string {
-	w.r.t.Helper()
-	return w.next(fmt.Sprintf("%v about %v", kind, ranks), func(u *v1.JoinResponse) bool {
-		return u.GetNotice().GetKind() == kind && slices.Equal(u.GetNotice().GetRanks(), ranks)
-	}).GetNotice().GetText()
-}
-
-// end waits for the end of the call.
-func (w *worker) end() error {
-	w.r.t.Helper()
-	select {
-	case err := <-w.done:
-		return err
-	case <-time.After(patience):
-		w.r.t.Fatalf("the call of rank %d did not end within %v", w.rank, patience)
-		return nil
-	}
-}
-
-// vanish ends the call without a word.
-func (w *worker) vanish() {
-	w.r.t.Helper()
-	w.cancel()
-	if err := w.end(); !errors.Is(err, context.Canceled) {
-		w.r.t.Errorf("rank %d vanished: %v", w.rank, err)
-	}
-}
-
-func (w *worker) leave() {
-	w.r.t.Helper()
-	request := &v1.LeaveRequest{Job: w.job(), Rank: uint32(w.rank), Part: &v1.Resume{Generation: w.params.Generation, Cookie: w.params.Cookie}}
-	if err := w.r.m.Leave(w.r.t.Context(), request); err != nil {
-		w.r.t.Fatalf("rank %d leaves: %v", w.rank, err)
-	}
-	if err := w.end(); err != nil {
-		w.r.t.Errorf("the call of rank %d, which left, ended with %v", w.rank, err)
-	}
-}
-
-// run creates a job and has all its ranks join.
-func (r *rig) run(name string, workers int) []*worker {
-	r.t.Helper()
-	r.create(name, workers)
-	return r.joinAll(name, workers)
-}
-
-func (r *rig) joinAll(name string, workers int) (all []*worker) {
-	r.t.Helper()
-	for rank := range workers {
-		all = append(all, r.join(name, rank))
-	}
-	for _, w := range all {
-		w.begun()
-	}
-	return all
 }
 
 // refused checks that an error is a refusal with this code and reason, whose text has these parts.

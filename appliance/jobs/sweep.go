@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	v1 "spillway/appliance/api/spillway/v1"
 	"spillway/appliance/refusal"
 )
 
@@ -18,7 +20,24 @@ func (m *Manager) sweep(ctx context.Context) {
 	all := m.sorted()
 	m.mu.Unlock()
 	for _, j := range all {
+		m.announce(j)
 		m.collect(ctx, j)
+	}
+}
+
+// resumeWithin is how long the members of a generation that was restored may take to come back before the others hear that they are lost. Workers
+// call again every two seconds at the least.
+const resumeWithin = 5 * time.Second
+
+// announce tells those that take part of members that were lost while there was no daemon to see it.
+func (m *Manager) announce(j *job) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for rank := range j.members {
+		if member := &j.members[rank]; member.lost() && !member.told && m.config.Now().Sub(member.since) >= resumeWithin {
+			member.told = true
+			m.tellOthers(j, uint32(rank), v1.NoticeKind_NOTICE_KIND_LOST)
+		}
 	}
 }
 
@@ -37,7 +56,7 @@ func (m *Manager) collect(ctx context.Context, j *job) {
 		return nil
 	}, kind, why)
 	if refused := refusal.Of(err); err != nil && err != errInUse && ctx.Err() == nil && (refused == nil || refused.Reason != refusal.NoSuchJob) {
-		m.config.Log.Warn("a job that nobody needs could not be deleted yet", "job", j.name(), "error", err)
+		m.config.Log.Warn("a job that nobody needs could not be deleted yet", "job", j.name, "error", err)
 	}
 }
 

@@ -25,7 +25,7 @@ type watcher struct {
 
 // note remembers that a job changed.
 func (w *watcher) note(j *job) {
-	if w.ended || j.hidden || w.name != "" && w.name != j.name() || slices.Contains(w.changed, j) {
+	if w.ended || j.hidden || w.name != "" && w.name != j.name || slices.Contains(w.changed, j) {
 		return
 	}
 	if len(w.changed) == maxUnread {
@@ -66,7 +66,7 @@ func (m *Manager) Watch(ctx context.Context, name string, send func(*v1.WatchJob
 	}
 	var jobs []*v1.Job
 	for _, j := range m.sorted() {
-		if name == "" || j.name() == name {
+		if name == "" || j.name == name {
 			jobs = append(jobs, j.view())
 		}
 	}

@@ -8,8 +8,6 @@ type numbers struct {
 
 func newNumbers(total int) numbers { return numbers{total: total, taken: map[int]bool{}} }
 
-func (n *numbers) free() int { return n.total - len(n.taken) }
-
 // next is the lowest free one.
 func (n *numbers) next() (int, bool) {
 	for i := range n.total {

@@ -167,7 +167,7 @@ func New(config Config) (_ *Server, err error) {
 		s.open(bound, overSocket)
 	}
 	if config.Listen != "" {
-		bound, err := net.Listen("tcp", config.Listen)
+		bound, err := listenTCP(config.Listen)
 		if err != nil {
 			return nil, fmt.Errorf("server: listen on %s (api.listen): %w", config.Listen, err)
 		}

@@ -21,13 +21,18 @@ const busPatience = 3 * time.Second
 
 // service says what the service manager makes of the daemon; without one, whether there is a process.
 func service(ctx context.Context, unit string) *v1.Finding {
-	const check = "service"
 	ctx, cancel := context.WithTimeout(ctx, busPatience)
 	defer cancel()
 	properties, err := properties(ctx, unit)
 	if err != nil {
 		return process(fmt.Sprintf("the service manager cannot be asked (%v)", err))
 	}
+	return judge(unit, properties)
+}
+
+// judge says what the unit's properties mean.
+func judge(unit string, properties map[string]any) *v1.Finding {
+	const check = "service"
 	text := func(name string) string { return fmt.Sprint(properties[name]) }
 	state := fmt.Sprintf("%s (%s)", text("ActiveState"), text("SubState"))
 	switch {

@@ -108,6 +108,14 @@ func TestDaemonAway(t *testing.T) {
 	l.finds("service", "error", "no process is a spillwayd", "start it")
 	l.startDaemon()
 	l.healthy()
+	// It hangs.
+	l.must(l.daemon.cmd.Process.Signal(syscall.SIGSTOP))
+	findings, code := l.doctor("--timeout", "300ms")
+	if len(findings) == 0 || findings[0].Check != "socket" || !strings.Contains(findings[0].Text, "does not answer in time") || code != 1 {
+		t.Errorf("of a daemon that hangs: exit code %d, %+v", code, findings)
+	}
+	l.must(l.daemon.cmd.Process.Signal(syscall.SIGCONT))
+	l.healthy()
 	// It dies, and leaves its socket and its data plane.
 	l.daemon.kill()
 	l.finds("socket", "error", "nobody listens", "journalctl")

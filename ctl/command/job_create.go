@@ -20,7 +20,7 @@ type jobOptions struct {
 	workers, elements, window, priority, torSlots uint
 	tor, publication                              string
 	minRTO, maxRTO, silence, grace                time.Duration
-	dryRun                                        bool
+	firstCome, dryRun                             bool
 }
 
 func jobCreateCommand(g *global) *cli.Command {
@@ -65,6 +65,7 @@ func (o *jobOptions) flags() []cli.Flag {
 		&cli.StringFlag{Name: "tor", Usage: "`USE` of the ToR's memory: none, private (a region of its own) or shared (the more urgent chunk takes the slot)",
 			Destination: &o.tor, DefaultText: "the appliance's choice"},
 		&cli.UintFlag{Name: "tor-slots", Usage: "slots of a private region, a power of two", Destination: &o.torSlots, DefaultText: "the appliance's choice"},
+		&cli.BoolFlag{Name: "first-come", Usage: "in the shared region, leave a slot to the chunk that has it, however urgent this job's is", Destination: &o.firstCome},
 		&cli.StringFlag{Name: "publication", Usage: "`HOW` results reach the workers: multicast, or unicast (a copy each)",
 			Destination: &o.publication, DefaultText: "the appliance's choice"},
 		&cli.DurationFlag{Name: "min-rto", Usage: "least wait before a worker sends again", Destination: &o.minRTO, DefaultText: "1ms"},
@@ -86,7 +87,7 @@ func (o *jobOptions) spec(name string) (*v1.JobSpec, error) {
 		}
 	}
 	spec := &v1.JobSpec{Name: name, Workers: uint32(o.workers), Elements: uint32(o.elements), Window: uint32(o.window),
-		Priority: uint32(o.priority), TorSlots: uint32(o.torSlots)}
+		Priority: uint32(o.priority), TorSlots: uint32(o.torSlots), FirstCome: o.firstCome}
 	var known bool
 	if spec.Tor, known = map[string]v1.TorUse{"": v1.TorUse_TOR_USE_UNSPECIFIED, "none": v1.TorUse_TOR_USE_NONE,
 		"private": v1.TorUse_TOR_USE_PRIVATE, "shared": v1.TorUse_TOR_USE_SHARED}[o.tor]; !known {

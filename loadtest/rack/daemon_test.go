@@ -237,6 +237,26 @@ func TestKilledWorkerIsNamedByTheOthers(t *testing.T) {
 	}
 }
 
+// Nor is it forgotten when it goes while no daemon is there to see it.
+func TestWorkerThatIsKilledInARestartIsNamed(t *testing.T) {
+	r := build(t, Config{Workers: 3, Rate: 500_000_000})
+	job := Job{Name: "bereaved", Window: 64, Silence: 12 * time.Second}
+	all := startReducers(t, r, job)
+	err := r.again(t.Context(), func(p *Process) {
+		p.Kill()
+		all[1].Kill()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	present(t, r, job.Name, 2)
+	for _, report := range reports(t, []*Process{all[0], all[2]}) {
+		if want := fmt.Sprintf("pid %d) lost its connection", all[1].PID()); !strings.Contains(report.Error, "missing rank 1; rank 1 (") || !strings.Contains(report.Error, want) {
+			t.Errorf("%q, want %q", report.Error, want)
+		}
+	}
+}
+
 // A worker without the job's certificate does not get in, and is told why.
 func TestCertificateOfAnotherJob(t *testing.T) {
 	r := build(t, Config{Workers: 1})

@@ -152,7 +152,8 @@ func TestReadItems(t *testing.T) {
 	if items[0].Group() != 9 || !slices.Equal(items[0].Ports(), []uint16{2, 4}) || items[0].Key != "multicast group 9" {
 		t.Errorf("%+v", items[0])
 	}
-	if deletion := items[1].Update(p4v1.Update_DELETE); deletion.GetEntity().GetTableEntry().GetTableId() != 0x0200ffff || items[1].Stage() != StageTables || items[1].Key == items[2].Key {
+	deletion := items[1].Update(p4v1.Update_DELETE)
+	if deletion.GetEntity().GetTableEntry().GetTableId() != 0x0200ffff || items[1].Stage() != StageTables || items[1].Key == items[2].Key {
 		t.Errorf("%v", deletion)
 	}
 	if items[2].Key != "forward dst=0xa4d0001/32" || items[2].Value != "to_port port=0x1 mac=0x20000000001" {
