@@ -56,7 +56,7 @@ test-systemd: need-go need-root systemd-deps ## the Debian package in a Debian t
 
 test-bmv2: need-go need-root ## what can be tested on BMv2 only: needs simple_switch_grpc on PATH, from p4lang's packages
 	@command -v simple_switch_grpc >/dev/null || { echo "simple_switch_grpc is not on PATH: it comes with p4lang's package bmv2, or from https://github.com/p4lang/behavioral-model" >&2; exit 1; }
-	go test -count=1 -v -run BMv2 -timeout 20m ./p4/client ./p4/vectors/rig
+	go test -count=1 -v -run BMv2 -timeout 20m ./p4/client ./p4/vectors/rig ./appliance/fabric
 
 demo: need-root build ## train a network on four workers through the XDP aggregator, without loss and with
 	bin/spill-load demo
@@ -73,10 +73,11 @@ generate: need-go generate-deps ## everything that is generated: the BPF objects
 p4: need-go ## compile the P4 programs and check what comes of it (needs p4c; P4C_NOTE= is added to SOURCE)
 	go run ./p4/check -dir p4 -note "$(P4C_NOTE)"
 
-lint: need-go ## gofmt, go vet, staticcheck
+lint: need-go ## gofmt, go vet, staticcheck, and buf for the API
 	@unformatted="$$(gofmt -l .)"; if [[ -n "$$unformatted" ]]; then printf 'not gofmt-ed:\n%s\n' "$$unformatted" >&2; exit 1; fi
 	go vet ./...
 	go tool staticcheck ./...
+	cd appliance/api && go tool buf lint && go tool buf format --diff --exit-code
 
 clean: ## remove what make built
 	rm -rf bin dist .cache
