@@ -209,18 +209,10 @@ func (m *Manager) remove(ctx context.Context, j *job, condition func() error, ki
 		return nil, err
 	}
 	defer j.release()
-	m.mu.Lock()
-	err := condition()
-	if j.deleted {
-		err = noSuchJob(j.name)
-	}
+	record, before, err := m.shut(j, condition)
 	if err != nil {
-		m.mu.Unlock()
 		return nil, err
 	}
-	j.gone = true // from here on nobody joins
-	record, before := j.record, j.view()
-	m.mu.Unlock()
 	if err := m.erase(record); err != nil {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -244,6 +236,21 @@ func (m *Manager) remove(ctx context.Context, j *job, condition func() error, ki
 	m.changed(j)
 	m.event(levelInfo, kind, j, nil, "job %s %s", j.name, why)
 	return before, nil
+}
+
+// shut lets nobody join a job any more, which is to be deleted if the condition holds. It returns the job as it is.
+func (m *Manager) shut(j *job, condition func() error) (*store.Job, *v1.Job, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	err := condition()
+	if j.deleted {
+		err = noSuchJob(j.name)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	j.gone = true
+	return j.record, j.view(), nil
 }
 
 // erase takes a job out of the store and of the data plane, or leaves it in both.

@@ -27,12 +27,18 @@ type call struct {
 	waiting bool
 	params  *v1.Parameters
 	// news is the last word on each other rank, draining and tor what is to be said of the job and of the ToR.
-	news     map[uint32]v1.NoticeKind
+	news     map[uint32]news
 	draining bool
 	tor      string
 	// ended: nothing more comes but what is above, and then the call returns err.
 	ended bool
 	err   error
+}
+
+// news is about another rank. Who that is, in words, is kept as it was: the call may be told after the generation is over.
+type news struct {
+	kind v1.NoticeKind
+	who  string
 }
 
 // poke wakes the call's goroutine.
@@ -61,9 +67,9 @@ func (c *call) begin(params *v1.Parameters) {
 // tell has a notice about another rank.
 func (c *call) tell(kind v1.NoticeKind, rank uint32) {
 	if c.news == nil {
-		c.news = map[uint32]v1.NoticeKind{}
+		c.news = map[uint32]news{}
 	}
-	c.news[rank] = kind
+	c.news[rank] = news{kind, c.job.who(rank)}
 	c.poke()
 }
 
@@ -87,11 +93,11 @@ func (c *call) take(now time.Time) (updates []*v1.JoinResponse, ended bool, err 
 		notice(v1.NoticeKind_NOTICE_KIND_SWITCH, nil, "%s", c.tor)
 	}
 	about := func(kind v1.NoticeKind) []uint32 {
-		return c.job.ranks(func(rank uint32) bool { return c.news[rank] == kind })
+		return c.job.ranks(func(rank uint32) bool { return c.news[rank].kind == kind })
 	}
 	for _, rank := range about(v1.NoticeKind_NOTICE_KIND_LOST) {
 		// The worker adds when this came, if it has to explain for whom it waits.
-		notice(v1.NoticeKind_NOTICE_KIND_LOST, []uint32{rank}, "%s lost its connection", c.job.who(rank))
+		notice(v1.NoticeKind_NOTICE_KIND_LOST, []uint32{rank}, "%s lost its connection", c.news[rank].who)
 	}
 	if ranks := about(v1.NoticeKind_NOTICE_KIND_RESUMED); len(ranks) > 0 {
 		notice(v1.NoticeKind_NOTICE_KIND_RESUMED, ranks, "%s", these(ranks, "has resumed", "have resumed"))
@@ -103,14 +109,19 @@ func (c *call) take(now time.Time) (updates []*v1.JoinResponse, ended bool, err 
 	return updates, c.ended, c.err
 }
 
+// take is call.take. It lets go of the lock also if there is a bug: the end of the call takes it again, and would hang instead of saying what is wrong.
+func (m *Manager) take(c *call) (updates []*v1.JoinResponse, ended bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return c.take(m.config.Now())
+}
+
 // serve sends what there is to say until the call is over. A send that blocks holds up nobody else.
 func (m *Manager) serve(ctx context.Context, c *call, send func(*v1.JoinResponse) error) error {
 	heartbeat := time.NewTicker(m.config.Heartbeat)
 	defer heartbeat.Stop()
 	for {
-		m.mu.Lock()
-		updates, ended, err := c.take(m.config.Now())
-		m.mu.Unlock()
+		updates, ended, err := m.take(c)
 		for _, update := range updates {
 			if err := send(update); err != nil {
 				return err

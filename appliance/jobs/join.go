@@ -118,8 +118,11 @@ func (m *Manager) placed(j *job, c *call) error {
 		return unreachable(j, c, "it is the aggregator's own address, and a host drops the multicast that comes from itself: run the worker on another host")
 	case c.address == m.config.TorAddress:
 		return refusal.New(codes.AlreadyExists, refusal.AddressTaken, "rank %d of job %q: %s is the address that the ToR sends from: give the worker another one", c.rank, j.name, c.address)
-	case !c.path.Home.Is4() || c.path.Ifindex <= 0 || len(c.path.MAC) != 6:
-		return unreachable(j, c, "interface %q leads there, without an IPv4 address here or an Ethernet address there", c.path.Interface)
+	case !c.path.Home.Is4() || c.path.Ifindex <= 0:
+		return unreachable(j, c, "interface %q leads there, and has no IPv4 address of the aggregator: give it one", c.path.Interface)
+	case len(c.path.MAC) != 6:
+		// Also where results are multicast: a generation may have to go past the ToR, with a copy for each worker.
+		return unreachable(j, c, "nobody answers for its Ethernet address on %s: is the address the worker's, and is it on the same network?", c.path.Interface)
 	case c.path.MTU < packetBytes(int(j.record.Spec.Elements)):
 		return unreachable(j, c, "the MTU of %s is %d, and a chunk of %d elements is a packet of %d bytes: raise the MTU, or create the job with fewer elements",
 			c.path.Interface, c.path.MTU, j.record.Spec.Elements, packetBytes(int(j.record.Spec.Elements)))

@@ -145,6 +145,7 @@ func TestRefusals(t *testing.T) {
 	refused(t, join(func(q *v1.JoinRequest) { q.Address = "192.0.2.1" }), codes.FailedPrecondition, refusal.Unreachable, "192.0.2.1", "no route")
 	refused(t, join(func(q *v1.JoinRequest) { q.Address = "10.78.0.1" }), codes.FailedPrecondition, refusal.Unreachable, "eth1", "eth0", "rank 0", "one interface")
 	refused(t, join(func(q *v1.JoinRequest) { q.Address = "10.79.0.1" }), codes.FailedPrecondition, refusal.Unreachable, "MTU of eth0 is 576", "1080 bytes")
+	refused(t, join(func(q *v1.JoinRequest) { q.Address = "10.80.0.1" }), codes.FailedPrecondition, refusal.Unreachable, "nobody answers", "eth0")
 	refused(t, join(func(q *v1.JoinRequest) { q.Resume = &v1.Resume{Generation: 1, Cookie: 1} }), codes.FailedPrecondition, refusal.GenerationOver, "join again")
 	waiting.vanish()
 	if job := r.get("a"); job.Present != 0 || job.CollectedAt == nil {

@@ -169,6 +169,8 @@ func (oneInterface) To(addr netip.Addr) (Path, error) {
 		return Path{Ifindex: 3, Interface: "eth0", Home: homeAddr, MTU: 1500, MAC: net.HardwareAddr{2, 0, a[0], a[1], a[2], a[3]}}, nil
 	case a[0] == 10 && a[1] == 78:
 		return Path{Ifindex: 4, Interface: "eth1", Home: netip.MustParseAddr("10.78.0.254"), MTU: 1500, MAC: net.HardwareAddr{2, 0, a[0], a[1], a[2], a[3]}}, nil
+	case a[0] == 10 && a[1] == 80:
+		return Path{Ifindex: 3, Interface: "eth0", Home: homeAddr, MTU: 1500}, nil
 	case a[0] == 10 && a[1] == 79:
 		return Path{Ifindex: 3, Interface: "eth0", Home: homeAddr, MTU: 576, MAC: net.HardwareAddr{2, 0, a[0], a[1], a[2], a[3]}}, nil
 	}

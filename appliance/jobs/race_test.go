@@ -331,3 +331,53 @@ func TestGraceAgainstJoin(t *testing.T) {
 	}
 	t.Logf("%d kept, %d collected", kept, collected)
 }
+
+// TestNewsOfTheDead has a worker that does not read be told of one that was lost when the job of both is gone, and when the next generation runs.
+func TestNewsOfTheDead(t *testing.T) {
+	for name, next := range map[string]func(*rig){
+		"deleted": func(r *rig) {
+			if _, err := r.m.Delete(t.Context(), "a", true); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"next generation": func(r *rig) {
+			part := &v1.Resume{Generation: 1, Cookie: aggregator.Jobs()[0].Cookie}
+			if err := r.m.Leave(t.Context(), &v1.LeaveRequest{Job: "a", Part: part}); err != nil {
+				t.Fatal(err)
+			}
+			r.joinAll("a", 2)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, false)
+			r.create("a", 2)
+			release, reached := make(chan struct{}), make(chan struct{})
+			var lost string
+			done := make(chan error)
+			go func() {
+				done <- r.m.Join(t.Context(), &v1.JoinRequest{Job: "a", Address: workerAddr(0).String()}, func(u *v1.JoinResponse) error {
+					if u.GetParameters() != nil {
+						close(reached)
+						<-release
+					}
+					if n := u.GetNotice(); n.GetKind() == v1.NoticeKind_NOTICE_KIND_LOST {
+						lost = n.Text
+					}
+					return nil
+				})
+			}()
+			other := r.join("a", 1)
+			other.begun()
+			<-reached
+			other.vanish()
+			next(r)
+			close(release)
+			if err := <-done; err != nil && refusal.Of(err).Reason != refusal.JobDeleted {
+				t.Error(err)
+			}
+			if lost != "rank 1 (10.77.0.2, process of rank 1) lost its connection" {
+				t.Errorf("told %q", lost)
+			}
+		})
+	}
+}

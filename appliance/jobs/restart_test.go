@@ -144,6 +144,44 @@ func TestCannotPutBack(t *testing.T) {
 	}
 }
 
+// otherPaths lead everywhere by another interface, or nowhere.
+type otherPaths struct {
+	path Path
+	err  error
+}
+
+func (p otherPaths) To(netip.Addr) (Path, error) { return p.path, p.err }
+
+// TestMovedByReboot has the interface to the workers be another one after a reboot, not be there yet, or have another address.
+func TestMovedByReboot(t *testing.T) {
+	mac := workerMAC(9)
+	for name, c := range map[string]struct {
+		paths otherPaths
+		state v1.JobState
+		want  xdp.Member
+	}{
+		"another number":  {otherPaths{path: Path{Ifindex: 9, Home: homeAddr, MAC: mac}}, v1.JobState_JOB_STATE_RUNNING, xdp.Member{Ifindex: 9, MAC: mac}},
+		"nobody answers":  {otherPaths{path: Path{Ifindex: 9, Home: homeAddr}}, v1.JobState_JOB_STATE_RUNNING, xdp.Member{Ifindex: 3, MAC: workerMAC(0)}},
+		"no route":        {otherPaths{err: errInjected}, v1.JobState_JOB_STATE_RUNNING, xdp.Member{Ifindex: 3, MAC: workerMAC(0)}},
+		"another address": {otherPaths{path: Path{Ifindex: 9, Home: workerAddr(200), MAC: mac}}, v1.JobState_JOB_STATE_WAITING, xdp.Member{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, false, func(c *Config) { c.Defaults.Publication = unicast })
+			r.run("a", 2)
+			r.config.Paths = c.paths
+			r.reboot()
+			if job := r.get("a"); job.State != c.state {
+				t.Errorf("%v", job)
+			}
+			for _, job := range aggregator.Jobs() {
+				if m := job.Members[0]; m.Ifindex != c.want.Ifindex || m.MAC.String() != c.want.MAC.String() {
+					t.Errorf("%+v", m)
+				}
+			}
+		})
+	}
+}
+
 // TestGraceAfterRestart holds that a restart does not cost a running job its workers, however long the daemon was away.
 func TestGraceAfterRestart(t *testing.T) {
 	r := newRig(t, false)

@@ -3,8 +3,10 @@ package jobs
 import (
 	"errors"
 	"fmt"
+	"slices"
 
-	"spillway/appliance/store"
+	"golang.org/x/sync/errgroup"
+
 	"spillway/p4/pipeline"
 	"spillway/xdp"
 )
@@ -38,11 +40,18 @@ func (m *Manager) restore() error {
 	if err != nil {
 		return err
 	}
+	var running, absent []*job
 	for _, j := range m.sorted() {
-		if j.record.Running == nil {
-			continue
+		if j.record.Running != nil {
+			running = append(running, j)
+			if !installed[j.id] {
+				absent = append(absent, j)
+			}
 		}
-		if err := m.reinstall(j, installed[j.id]); err != nil {
+	}
+	moved := m.follow(absent)
+	for _, j := range running {
+		if err := m.reinstall(j, installed[j.id], moved[j]); err != nil {
 			return err
 		}
 	}
@@ -78,13 +87,11 @@ func (j *job) isInstalled(is *xdp.Job) bool {
 }
 
 // reinstall puts a running generation back where it is missing: after a reboot, as the workers have all it takes to make the sums again. What cannot be put
-// back is over: its workers join again.
-func (m *Manager) reinstall(j *job, installed bool) error {
-	var err error
-	if !installed {
-		if err = m.follow(j); err == nil {
-			err = m.add(j.record)
-		}
+// back, for the reason given or because the aggregator does not take it, is over: its workers join again.
+func (m *Manager) reinstall(j *job, installed bool, reason error) error {
+	err := reason
+	if !installed && err == nil {
+		err = m.add(j.record)
 	}
 	if err != nil {
 		record := *j.record
@@ -105,22 +112,50 @@ func (m *Manager) reinstall(j *job, installed bool) error {
 	return nil
 }
 
-// follow looks up again by which interface the members are reached, whose number can be another one after a reboot. Where nothing is found yet, what was
-// written down stays.
-func (m *Manager) follow(j *job) error {
+// lookups is how many ways are looked up at once. The kernel takes a second or more where it must look for a neighbour that does not answer.
+const lookups = 64
+
+// follow looks up again by which interface the members of generations are reached, whose number can be another one after a reboot. Where nothing is found yet,
+// what was written down stays. It returns the jobs whose generation is over, because the aggregator has another address towards a member.
+func (m *Manager) follow(jobs []*job) map[*job]error {
+	var group errgroup.Group
+	group.SetLimit(lookups)
+	paths := map[*job][]Path{}
+	for _, j := range jobs {
+		found := make([]Path, len(j.record.Running.Members))
+		paths[j] = found
+		for rank, member := range j.record.Running.Members {
+			group.Go(func() error {
+				path, err := m.config.Paths.To(member.Addr)
+				if err != nil {
+					m.config.Log.Warn("the way to a worker is not known yet: the one from before is kept", "job", j.name, "rank", rank, "address", member.Addr, "error", err)
+				}
+				found[rank] = path
+				return nil
+			})
+		}
+	}
+	_ = group.Wait() // none of them fails
+	over := map[*job]error{}
+	for j, found := range paths {
+		over[j] = j.move(found)
+	}
+	return over
+}
+
+// move has the members be reached by the paths, where these are known.
+func (j *job) move(paths []Path) error {
 	record, running := *j.record, *j.record.Running
-	running.Members = append([]store.Member(nil), running.Members...)
-	for rank := range running.Members {
+	running.Members = slices.Clone(running.Members)
+	for rank, path := range paths {
 		member := &running.Members[rank]
-		path, err := m.config.Paths.To(member.Addr)
-		if err != nil {
-			m.config.Log.Warn("the way to a worker is not known yet: the one from before is kept", "job", j.name, "rank", rank, "address", member.Addr, "error", err)
-			continue
-		}
-		if path.Home != running.Home.Addr() {
+		switch {
+		case !path.Home.IsValid() || len(path.MAC) != 6: // nothing was found, or nobody answers yet
+		case path.Home != running.Home.Addr():
 			return fmt.Errorf("the aggregator's address towards rank %d, %s, is %s now, and was %s", rank, member.Addr, path.Home, running.Home.Addr())
+		default:
+			member.Ifindex, member.MAC = path.Ifindex, path.MAC
 		}
-		member.Ifindex, member.MAC = path.Ifindex, path.MAC
 	}
 	record.Running = &running
 	j.record = &record

@@ -50,6 +50,17 @@ func (w *watcher) poke() {
 	}
 }
 
+// read is what a watcher has not read, and whether it is over then.
+func (m *Manager) read(w *watcher) (jobs []*v1.Job, ended bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, j := range w.changed {
+		jobs = append(jobs, j.view())
+	}
+	w.changed = nil
+	return jobs, w.ended, w.err
+}
+
 // Watch sends jobs as they are, a message without a job, and then those that change, until ctx ends, which is no error.
 func (m *Manager) Watch(ctx context.Context, name string, send func(*v1.WatchJobsResponse) error) error {
 	w := &watcher{name: name, wake: make(chan struct{}, 1)}
@@ -91,14 +102,7 @@ func (m *Manager) Watch(ctx context.Context, name string, send func(*v1.WatchJob
 			return nil
 		case <-w.wake:
 		}
-		m.mu.Lock()
-		jobs = jobs[:0]
-		for _, j := range w.changed {
-			jobs = append(jobs, j.view())
-		}
-		w.changed = nil
-		ended, err := w.ended, w.err
-		m.mu.Unlock()
+		jobs, ended, err := m.read(w)
 		for _, job := range jobs {
 			if err := send(&v1.WatchJobsResponse{Job: job}); err != nil {
 				return err
