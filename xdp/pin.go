@@ -238,9 +238,18 @@ func (p *pins) remove() error {
 	return os.RemoveAll(p.unfinished())
 }
 
-// removeDir removes the directory where this user may. Where it was given to him, or is where a file system is mounted, it stays, empty.
+// removeDir removes the directory if it is this user's, who then made it. One that was given to him, one that root finds of another user, and
+// one where a file system is mounted stay, empty: whoever made them counts on them.
 func (p *pins) removeDir() {
-	if err := os.Remove(p.dir); err != nil {
+	var stat unix.Stat_t
+	err := unix.Stat(p.dir, &stat)
+	if err == nil && int(stat.Uid) != os.Geteuid() {
+		return
+	}
+	if err == nil {
+		err = os.Remove(p.dir)
+	}
+	if err != nil {
 		slog.Debug("the directory stays", "error", err)
 	}
 }
@@ -258,9 +267,9 @@ func (p *pins) closeMaps() error {
 // close gives up the handles and the directory.
 func (p *pins) close() error { return errors.Join(p.closeMaps(), p.lock.Close()) }
 
-// Detach takes the aggregator that is pinned in dir off all interfaces, which are looked for in the current network
-// namespace, and out of dir; its jobs and sums are gone then. It is no error that there is nothing, that interfaces are gone, or that an attempt before this one
-// stopped half-way. While a process has the directory open, the error is ErrInUse.
+// Detach takes the aggregator that is pinned in dir off all interfaces, which are looked for in the current network namespace,
+// and out of dir; its jobs and sums are gone then. It is no error that there is nothing, that interfaces are gone, or that an
+// attempt before this one stopped half-way. While a process has the directory open, the error is ErrInUse.
 func Detach(dir string) (err error) {
 	p, err := lockPins(dir, false)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -72,7 +72,7 @@ func (a *Aggregator) find(job uint16) (*installed, error) {
 }
 
 // Slots returns the slots of a job that hold a chunk, by index, each as it is between two packets. It takes
-// the lock of every slot of the ring for as long as copying 40 bytes lasts, and some 200 ns of this process for each.
+// the lock of every slot of the ring for as long as copying 40 bytes lasts, and less than a microsecond of this process for each.
 func (a *Aggregator) Slots(job uint16) ([]SlotState, error) {
 	in, err := a.find(job)
 	if err != nil {

@@ -68,6 +68,16 @@ func TestUnprivileged(t *testing.T) {
 	if report = runChild(t, request, nobody); report.Error != "" {
 		t.Fatalf("%+v", report)
 	}
+	// Root takes off what is the user's, who can start again after that.
+	request.End = "release"
+	for range 2 {
+		if report = runChild(t, request, nobody); report.Error != "" || report.Adopted {
+			t.Fatalf("%+v", report)
+		}
+		if err := Detach(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := os.Remove(dir); err != nil {
 		t.Error(err)
 	}

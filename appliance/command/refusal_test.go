@@ -95,6 +95,9 @@ func TestForeign(t *testing.T) {
 		if got := l.attached(); got != foreign {
 			t.Errorf("program %d is on the interface, it was %d", got, foreign)
 		}
+		if _, err := os.Lstat(filepath.Join(l.pin(), "aggregator")); !os.IsNotExist(err) {
+			t.Errorf("something of the attempt is left: %v", err)
+		}
 	})
 	t.Run("daemon", func(t *testing.T) {
 		l := newLab(t)

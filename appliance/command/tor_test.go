@@ -16,8 +16,9 @@ import (
 	"spillway/p4/softtor"
 )
 
-// torLab is a lab whose hosts are at the ports of a software ToR, which is configured and not started, and the daemon for it.
-func torLab(t *testing.T) (l *lab, tor netns.NsHandle, file string) {
+// torLab is a lab whose hosts are at the ports of a software ToR, which is configured and not started, and the daemon for it: with switch, the last of whose
+// lines is the host of rank 1.
+func torLab(t *testing.T) (l *lab, tor netns.NsHandle, file string, switches []string) {
 	t.Helper()
 	l = bareLab(t)
 	tor = l.namespace()
@@ -38,8 +39,7 @@ func torLab(t *testing.T) (l *lab, tor netns.NsHandle, file string) {
 		l.must(err)
 		lines = append(lines, fmt.Sprintf("    - {address: %s, mac: %s, port: %d}", workerAddress(rank), link.Attrs().HardwareAddr, rank+2))
 	}
-	l.configure(lines...)
-	return l, tor, file
+	return l, tor, file, lines
 }
 
 func (l *lab) startTor(tor netns.NsHandle, file string) *process {
@@ -51,12 +51,19 @@ func (l *lab) startTor(tor netns.NsHandle, file string) *process {
 
 // TestTor: sums are made in the ToR; the daemon is killed and comes again; then the ToR is, and is told everything again, while workers reduce.
 func TestTor(t *testing.T) {
-	l, ns, file := torLab(t)
+	l, ns, file, lines := torLab(t)
+	l.configure(lines[:len(lines)-1]...)
 	d := l.launch("/proc/self/exe", nil, "run", "--config", l.config())
 	d.hear("ToR away")
 	d.hear("READY=1") // it needs no ToR for that
 	tor := l.startTor(ns, file)
 	d.hear("ToR in sync")
+	l.configure(lines...) // another host was plugged in
+	d.signal(syscall.SIGHUP)
+	d.hear("READY=1")
+	if warnings := l.node().GetWarnings(); len(warnings) != 0 && !strings.Contains(warnings[0], "in sync") {
+		t.Errorf("warnings: %v", warnings)
+	}
 	l.create("train")
 	workers := l.join("train")
 	progress(workers, 2)

@@ -69,6 +69,7 @@ func Run(ctx context.Context, c *config.Config, o Options) error {
 		return fmt.Errorf("log.level: %w", err)
 	}
 	d.log = newLog(o.Log, c.Log.Format, d.level)
+	slog.SetDefault(d.log) // for what has no log of its own: the data plane's warnings
 	d.notify = &notifier{log: d.log}
 
 	ending, end := context.WithCancelCause(ctx)
@@ -136,13 +137,18 @@ func (d *daemon) live(ending context.Context, end context.CancelCauseFunc, reloa
 	return d.serve(ending, end, reload, begun)
 }
 
-// release closes what start opened and no part closes itself. The data plane stays.
+// release closes what start opened and no part closes itself. The data plane stays, unless it is a new one that the start did not get beyond: then nothing
+// is left of the attempt.
 func (d *daemon) release() error {
 	var errs []error
 	if d.jobs != nil {
 		errs = append(errs, d.jobs.Close())
 	}
-	if d.plane != nil {
+	switch {
+	case d.plane == nil:
+	case d.jobs == nil && !d.plane.Adopted():
+		errs = append(errs, d.plane.Close())
+	default:
 		errs = append(errs, d.plane.Release())
 	}
 	return errors.Join(errs...)
@@ -271,7 +277,7 @@ func (d *daemon) serve(ending context.Context, end context.CancelCauseFunc, relo
 	}
 	run(&parts, running, "jobs", d.jobs.Run)
 	run(&parts, running, "interfaces", d.interfaces.watch)
-	run(&parts, running, "status", d.followStatus)
+	run(&parts, ending, "status", d.followStatus)
 	if d.metrics != nil {
 		run(&parts, running, "metrics", d.metrics.Serve)
 	}
@@ -286,7 +292,7 @@ func (d *daemon) serve(ending context.Context, end context.CancelCauseFunc, relo
 	d.notify.say("%s", d.status())
 	d.notify.ready()
 	run(&parts, ending, "watchdog", func(ctx context.Context) error { return watchdog(ctx, d.liveness, d.notify, d.log) })
-	run(&parts, running, "reload", func(ctx context.Context) error { return d.followReloads(ctx, reload) })
+	run(&parts, ending, "reload", func(ctx context.Context) error { return d.followReloads(ctx, reload) })
 
 	<-ending.Done()
 	d.notify.stopping()

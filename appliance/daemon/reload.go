@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -42,28 +43,34 @@ func (d *daemon) reload() {
 	d.events.Add(v1.EventLevel_EVENT_LEVEL_INFO, "reloaded", "", nil, "the configuration and the certificates were reloaded")
 }
 
-// apply puts the parts of a configuration in force that can change, and says which of the others differ.
-func (d *daemon) apply(fresh *config.Config) error {
+// apply puts the parts of a configuration in force that can change, all or none of them, and says which of the others differ.
+func (d *daemon) apply(fresh *config.Config) (err error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(fresh.Log.Level)); err != nil {
-		return err
+		return fmt.Errorf("log.level: %w", err)
 	}
-	if err := d.server.Reload(); err != nil {
-		return err
-	}
+	var undo []func() error
+	defer func() {
+		if err != nil {
+			for _, f := range undo {
+				err = errors.Join(err, f())
+			}
+		}
+	}()
 	if err := d.jobs.Reconfigure(defaults(fresh), quota(fresh)); err != nil {
 		return fmt.Errorf("jobs: %w", err)
 	}
+	undo = append(undo, func() error { return d.jobs.Reconfigure(defaults(d.config), quota(d.config)) })
 	if d.fabric != nil && fresh.Switch != nil {
-		wanted := *d.config
-		wanted.Switch = fresh.Switch
-		list, err := hosts(&wanted, d.interfaces.list())
-		if err == nil {
-			err = d.fabric.SetHosts(list)
-		}
-		if err != nil {
+		if err := d.applyHosts(fresh); err != nil {
 			return fmt.Errorf("switch.hosts: %w", err)
 		}
+		undo = append(undo, func() error { return d.applyHosts(d.config) })
+	}
+	if err := d.server.Reload(); err != nil { // last, because it cannot be undone
+		return err
+	}
+	if d.fabric != nil && fresh.Switch != nil {
 		d.config.Switch.Hosts = fresh.Switch.Hosts
 	}
 	d.level.Set(level)
@@ -79,6 +86,18 @@ func (d *daemon) apply(fresh *config.Config) error {
 		d.warnings.clear("restart")
 	}
 	return nil
+}
+
+// applyHosts wants the hosts of a configuration in the ToR.
+func (d *daemon) applyHosts(c *config.Config) error {
+	wanted, tor := *d.config, *d.config.Switch
+	tor.Hosts = c.Switch.Hosts
+	wanted.Switch = &tor
+	list, err := hosts(&wanted, d.interfaces.list())
+	if err != nil {
+		return err
+	}
+	return d.fabric.SetHosts(list)
 }
 
 // differing names the keys whose values differ, by the sections of the file.

@@ -41,6 +41,7 @@ type counts struct {
 func (o *Observer) count(ctx context.Context, jobs []*v1.Job, none bool) (*counts, error) {
 	c := &counts{map[string]map[string]uint64{}, map[string]fabric.Counters{}, nil}
 	for _, job := range jobs {
+		c.aggregator[job.GetSpec().GetName()] = nil // nothing was counted, which is a level with zeros
 		if job.GetGeneration() == 0 {
 			continue // it never was in the data plane
 		}

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 
 	"github.com/cpuguy83/go-md2man/v2/md2man"
 	"github.com/goreleaser/nfpm/v2/files"
@@ -79,7 +81,13 @@ func completion(shell string) func(*build) ([]byte, error) {
 
 func roff(page string, err error) ([]byte, error) { return []byte(page), err }
 
-// manOfConfiguration is spillwayd.yaml(5), the reference in docs/ as a man page.
+// tableHead and tableRow are how the reference has its keys: the key, its default, its meaning.
+var (
+	tableHead = regexp.MustCompile(`(?m)^\| key \|.*\n\|[-|]+\|\n`)
+	tableRow  = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([^|]+) \\| (.+) \\|$")
+)
+
+// manOfConfiguration is spillwayd.yaml(5): the reference in docs/ as a man page, its tables as lists, for which a terminal is wide enough.
 func manOfConfiguration(b *build) ([]byte, error) {
 	text, err := source("docs/configuration.md")(b)
 	if err != nil {
@@ -90,7 +98,10 @@ func manOfConfiguration(b *build) ([]byte, error) {
 		return nil, fmt.Errorf("docs/configuration.md has no text")
 	}
 	head := "spillwayd.yaml 5\n================\n\n# NAME\n\nspillwayd.yaml - configuration of a Spillway appliance\n\n# DESCRIPTION\n\n"
-	return md2man.Render(append([]byte(head), text...)), nil
+	text = tableHead.ReplaceAll(text, nil)
+	text = tableRow.ReplaceAll(text, []byte("**$1**, default $2\n: $3\n"))
+	page := strings.NewReplacer("default must be said", "must be said", ", default –", "").Replace(head + string(text))
+	return md2man.Render([]byte(page)), nil
 }
 
 // copyright is NOTICE, and where a Debian has the texts that it names.

@@ -9,6 +9,7 @@ import (
 	"math/big"
 	"net/url"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,4 +78,28 @@ func TestCertificatesOfOthers(t *testing.T) {
 		t.Errorf("%v, want it kept apart by TLS", err)
 	}
 	r.log.until(t, "is not for callers")
+}
+
+// TestReasonArrives: a caller that goes on writing, as gRPC does, when it was refused already, can still read why.
+func TestReasonArrives(t *testing.T) {
+	r := start(t, nil)
+	expired := operator()
+	expired.Start, expired.Lifetime = time.Now().Add(-2*time.Hour), time.Hour
+	conn, err := tls.Dial("tcp", r.Addr(), r.issue(t, expired)) // in TLS 1.3 the caller is done before the appliance has looked at it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	r.log.until(t, "connection refused")
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for range 20 {
+		if _, err := conn.Write([]byte("PRI * HTTP/2.0")); err != nil {
+			t.Fatalf("write: %v", err)
+		}
+		<-tick.C
+	}
+	if _, err := conn.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "expired certificate") {
+		t.Errorf("read: %v", err)
+	}
 }

@@ -61,6 +61,9 @@ something is an error.
 	}
 }
 
+// findingWidth is where a finding's lines end at the latest; those that begin with a level or an indent, nine columns later.
+const findingWidth = 100
+
 // printFindings writes what is wrong, the worst first, and counts what is right.
 func printFindings(w io.Writer, findings []*v1.Finding, verbose bool) error {
 	levels := []v1.FindingLevel{v1.FindingLevel_FINDING_LEVEL_ERROR, v1.FindingLevel_FINDING_LEVEL_WARNING}
@@ -80,9 +83,9 @@ func printFindings(w io.Writer, findings []*v1.Finding, verbose bool) error {
 			if finding.Job != "" {
 				about += ", job " + finding.Job
 			}
-			fmt.Fprintf(w, "%-7s  %s: %s\n", output.Word(level), about, finding.Text)
+			fmt.Fprintf(w, "%-7s  %s\n", output.Word(level), output.Wrap(about+": "+finding.Text, findingWidth, "         "))
 			if finding.Remedy != "" {
-				fmt.Fprintf(w, "         do: %s\n", finding.Remedy)
+				fmt.Fprintf(w, "         %s\n", output.Wrap("do: "+finding.Remedy, findingWidth, "         "))
 			}
 		}
 	}

@@ -39,3 +39,11 @@ func TestRows(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
 }
+
+func TestWrap(t *testing.T) {
+	got := output.Wrap("error: a text that is too long for its line, and aVeryLongWordThatCannotBeBroken ends it", 30, "    ")
+	want := "error: a text that is too long\n    for its line, and\n    aVeryLongWordThatCannotBeBroken\n    ends it"
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}

@@ -21,7 +21,7 @@ const (
 	suite    = "bookworm"
 	mirror   = "http://deb.debian.org/debian"
 	include  = "systemd,systemd-sysv,dbus,adduser"
-	patience = 10 * time.Minute // for debootstrap, which fetches some 60 MB
+	patience = 6 * time.Minute // for debootstrap, which fetches some 60 MB
 )
 
 // debianRoot is the directory of a Debian, made if it is not in the cache. Nobody may write to it.
