@@ -22,6 +22,8 @@ type steps struct {
 	mu    sync.Mutex
 	calls map[string]int
 	fail  map[string]int // the n-th call from now on, from 1; 0: none
+	// next is what happens during the next call.
+	next map[string]func()
 }
 
 var errInjected = errors.New("injected")
@@ -29,6 +31,12 @@ var errInjected = errors.New("injected")
 // step counts a call, and fails it if it is to.
 func (s *steps) step(name string) error {
 	s.mu.Lock()
+	if next := s.next[name]; next != nil {
+		delete(s.next, name)
+		s.mu.Unlock()
+		next()
+		s.mu.Lock()
+	}
 	defer s.mu.Unlock()
 	s.calls[name]++
 	if s.fail[name] == 0 {
@@ -38,6 +46,12 @@ func (s *steps) step(name string) error {
 		return fmt.Errorf("%w: %s", errInjected, name)
 	}
 	return nil
+}
+
+func (s *steps) during(name string, next func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next[name] = next
 }
 
 func (s *steps) failNext(name string, n int) {

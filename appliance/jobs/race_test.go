@@ -198,6 +198,39 @@ func TestVanishesDuringActivation(t *testing.T) {
 	}
 }
 
+// TestVanishesAtTheLast has one go, or its place be taken by another, when nothing is left to do but to tell everybody.
+func TestVanishesAtTheLast(t *testing.T) {
+	for _, step := range []string{"add", "put"} {
+		for _, replaced := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, replaced %v", step, replaced), func(t *testing.T) {
+				r := newRig(t, true)
+				r.create("a", 2)
+				before := r.state()
+				first, second := r.join("a", 0), make(chan *worker, 1)
+				first.waits(1)
+				var third *worker
+				r.during(step, func() {
+					(<-second).vanish()
+					if replaced {
+						third = r.join("a", 1)
+						r.until("its place is taken", func() bool { return r.get("a").Present == 2 })
+					}
+				})
+				second <- r.join("a", 1)
+				if !replaced {
+					first.waits(1)
+					r.until("it is undone", func() bool { return !r.forming("a") })
+					r.unchanged(before, "a generation that was not formed")
+					third = r.join("a", 1)
+				}
+				if p := first.begun(); p.Generation != 1 || third.begun().Cookie != p.Cookie || aggregator.Jobs()[0].Cookie != p.Cookie {
+					t.Errorf("%v, %v, %v", p, third.params, aggregator.Jobs())
+				}
+			})
+		}
+	}
+}
+
 func (r *rig) forming(name string) bool {
 	r.m.mu.Lock()
 	defer r.m.mu.Unlock()

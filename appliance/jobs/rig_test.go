@@ -82,7 +82,7 @@ type rig struct {
 func newRig(t testing.TB, tor bool, change ...func(*Config)) *rig {
 	t.Helper()
 	r := &rig{
-		t: t, steps: &steps{calls: map[string]int{}, fail: map[string]int{}}, events: events.New(0),
+		t: t, steps: &steps{calls: map[string]int{}, fail: map[string]int{}, next: map[string]func(){}}, events: events.New(0),
 		clock: &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)},
 	}
 	r.config = Config{
