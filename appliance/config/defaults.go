@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"spillway/p4/pipeline"
 	"spillway/xdp"
 )
 
@@ -38,5 +39,8 @@ func Default() *Config {
 
 // defaultSwitch is what a switch section that says nothing has.
 func defaultSwitch() *Switch {
-	return &Switch{Device: 1, Election: 1, FloodGroup: 0xFFFF, Check: 5 * time.Second}
+	return &Switch{Device: 1, Election: 1, FloodGroup: defaultFloodGroup, Check: 5 * time.Second}
 }
+
+// defaultFloodGroup is the first that is above all jobs': targets differ in how high group numbers may be (BMv2: 32767).
+const defaultFloodGroup = pipeline.MaxIndex + 1

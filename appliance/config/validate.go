@@ -215,7 +215,7 @@ func (c *Config) validateSwitch(f *findings) {
 	if c.Aggregator.MaxJobs > pipeline.MaxIndex {
 		f.wrong("aggregator.max_jobs", fmt.Sprintf("write %d or less", pipeline.MaxIndex), "%d jobs are more than a ToR counts for", c.Aggregator.MaxJobs)
 	} else if uint32(s.FloodGroup) <= c.Aggregator.MaxJobs {
-		f.wrong("switch.flood_group", "write 65535", "%d may become a job's group: those are 1 to %d (aggregator.max_jobs)", s.FloodGroup, c.Aggregator.MaxJobs)
+		f.wrong("switch.flood_group", fmt.Sprintf("write %d", defaultFloodGroup), "%d may become a job's group: those are 1 to %d (aggregator.max_jobs)", s.FloodGroup, c.Aggregator.MaxJobs)
 	}
 	f.duration("switch.check", s.Check, 100*time.Millisecond, time.Hour)
 	c.validateHosts(f)

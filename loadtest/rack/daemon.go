@@ -118,8 +118,8 @@ func (d *daemon) start(ctx context.Context, tor bool, more ...string) (err error
 		}
 	})
 	err = d.await(ctx, tor)
-	if err != nil && context.Cause(ctx) != nil {
-		err = context.Cause(ctx)
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+		err = errors.Join(cause, err)
 	}
 	return err
 }
