@@ -187,7 +187,6 @@ func TestConfig(t *testing.T) {
 // describe is everything in the account that can be compared.
 func describe(l *Ledger) string {
 	var b strings.Builder
-	fmt.Fprintln(&b, l.Capacity())
 	for class := range l.slots {
 		fmt.Fprintln(&b, class, l.slots[class].Free(), l.slots[class].Largest())
 	}
