@@ -89,11 +89,13 @@ func TestKillOfTheParentLeavesNothing(t *testing.T) {
 		defer unix.Close(fd)
 		processes[i] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
 	}
-	held := namespaces(t)
+	held, cookies := namespaces(t), map[string]uint64{}
 	for _, ns := range said.Namespaces {
-		if !held[ns] {
+		if held[ns] == "" {
 			t.Errorf("namespace %s is not to be seen", ns)
+			continue
 		}
+		cookies[ns] = cookieAt(t, held[ns])
 	}
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -106,10 +108,9 @@ func TestKillOfTheParentLeavesNothing(t *testing.T) {
 			t.Fatalf("worker %d outlives its parent (%v)", said.PIDs[i], err)
 		}
 	}
-	held = namespaces(t)
-	for _, ns := range said.Namespaces {
-		if held[ns] {
-			t.Errorf("namespace %s is left", ns)
+	for ns, cookie := range cookies {
+		if at := left(t, ns, cookie); at != "" {
+			t.Errorf("namespace %s is left: %s holds it", ns, at)
 		}
 	}
 }

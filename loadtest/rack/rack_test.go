@@ -8,11 +8,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netns"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
@@ -34,10 +36,10 @@ func TestMain(m *testing.M) {
 }
 
 // namespaces lists all network namespaces that some thread is in or some
-// descriptor or mount holds: a namespace that is in none of these is gone.
-func namespaces(t *testing.T) map[string]bool {
+// descriptor or mount holds, and where: a namespace that is in none of these is gone.
+func namespaces(t *testing.T) map[string]string {
 	t.Helper()
-	found := map[string]bool{}
+	found := map[string]string{}
 	for _, pattern := range []string{"/proc/[0-9]*/task/*/ns/net", "/proc/[0-9]*/fd/*"} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {
@@ -46,7 +48,7 @@ func namespaces(t *testing.T) map[string]bool {
 		for _, path := range paths {
 			target, err := os.Readlink(path)
 			if err == nil && strings.HasPrefix(target, "net:[") {
-				found[target] = true
+				found[target] = path
 			}
 		}
 	}
@@ -56,10 +58,69 @@ func namespaces(t *testing.T) map[string]bool {
 	}
 	for line := range strings.Lines(string(mounts)) {
 		if fields := strings.Fields(line); strings.HasPrefix(fields[3], "net:[") {
-			found[fields[3]] = true
+			found[fields[3]] = fields[4]
 		}
 	}
 	return found
+}
+
+// left is where a namespace is still held, empty if nowhere. The kernel gives the inode of one that is gone to the next, so what has
+// it is looked at: only cookies are never given again.
+func left(t *testing.T, inode string, own uint64) string {
+	t.Helper()
+	path := namespaces(t)[inode]
+	if path == "" {
+		return ""
+	}
+	if cookieAt(t, path) != own {
+		return ""
+	}
+	return path
+}
+
+// cookieAt is that of the namespace at a path, 0 when there is none any more.
+func cookieAt(t *testing.T, path string) uint64 {
+	t.Helper()
+	at, err := netns.GetFromPath(path)
+	if err != nil {
+		return 0
+	}
+	defer at.Close()
+	runtime.LockOSThread()
+	back, err := netns.Get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer back.Close()
+	if err := netns.Set(at); err != nil {
+		t.Fatalf("enter %s: %v", path, err)
+	}
+	found, err := cookie()
+	// A thread that does not come back must never run anything else; one that does is as it was.
+	if err := errors.Join(err, netns.Set(back)); err != nil {
+		t.Fatalf("cookie of %s: %v", path, err)
+	}
+	runtime.UnlockOSThread()
+	return found
+}
+
+// cookie is that of this thread's network namespace.
+func cookie() (uint64, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	return unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+}
+
+// cookieOf is a rack's namespace's.
+func cookieOf(t *testing.T, n *namespace) (c uint64) {
+	t.Helper()
+	if err := n.do(func() (err error) { c, err = cookie(); return err }); err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // inode is the identity of a rack's namespace, as namespaces lists it.
@@ -112,19 +173,18 @@ func build(t *testing.T, config Config) *Rack {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var own []string
+	own := map[string]uint64{}
 	for _, n := range append(r.namespaces(), r.workers...) {
-		own = append(own, inode(t, n))
+		own[inode(t, n)] = cookieOf(t, n)
 	}
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
 		goleak.VerifyNone(t, leaks)
-		held := namespaces(t)
-		for _, ns := range own {
-			if held[ns] {
-				t.Errorf("namespace %s is left", ns)
+		for ns, cookie := range own {
+			if at := left(t, ns, cookie); at != "" {
+				t.Errorf("namespace %s is left: %s holds it", ns, at)
 			}
 		}
 		if now := openFiles(t); now > files {
