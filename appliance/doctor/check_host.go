@@ -39,7 +39,8 @@ func (d *diagnosis) kernel() {
 			break // the others cannot be tried either
 		}
 		d.fail(check, "", fmt.Sprintf("the kernel lacks %s, which Linux has since %s: %v", feature.Name, feature.Since, feature.Err),
-			fmt.Sprintf("boot Linux %d.%d or newer with CONFIG_BPF_SYSCALL, CONFIG_BPF_JIT, CONFIG_NET_CLS_BPF and CONFIG_NET_SCH_INGRESS", oldestMajor, oldestMinor))
+			fmt.Sprintf("boot Linux %d.%d or newer with CONFIG_BPF_SYSCALL, CONFIG_BPF_JIT, CONFIG_NET_CLS_BPF and CONFIG_NET_SCH_INGRESS",
+				oldestMajor, oldestMinor))
 	}
 	if len(d.findings) == worst && d.Host.Kernel != "" {
 		d.fine(check, "", "Linux %s has all that the aggregator needs", d.Host.Kernel)
@@ -75,7 +76,8 @@ const clockSlack = time.Minute
 func (d *diagnosis) clock() {
 	for _, job := range d.Jobs {
 		if ahead := job.Since.AsTime().Sub(d.Now); job.Since != nil && ahead > clockSlack {
-			d.warn("clock", "", fmt.Sprintf("the clock was set back: job %s is what it is since a time that comes in %v", job.Spec.GetName(), ahead.Round(time.Second)),
+			d.warn("clock", "", fmt.Sprintf("the clock was set back: job %s is what it is since a time that comes in %v", job.Spec.GetName(),
+				ahead.Round(time.Second)),
 				"let chrony or systemd-timesyncd keep the clock; ages and the grace of jobs are wrong until then")
 			return
 		}

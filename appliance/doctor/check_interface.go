@@ -40,7 +40,8 @@ func (d *diagnosis) reachable(i *v1.Interface, link Link) bool {
 			"bring it back ('ip link' shows what there is), or take it out of the configuration; then 'systemctl restart spillwayd'")
 		return false
 	case !link.Up:
-		d.fail(check, "", fmt.Sprintf("interface %s is down: no packet reaches the aggregator", i.Name), fmt.Sprintf("'ip link set %s up', and see who set it down", i.Name))
+		d.fail(check, "", fmt.Sprintf("interface %s is down: no packet reaches the aggregator", i.Name),
+			fmt.Sprintf("'ip link set %s up', and see who set it down", i.Name))
 		return false
 	case !link.Carrier:
 		d.fail(check, "", fmt.Sprintf("interface %s has no carrier: no packet reaches the aggregator", i.Name),
@@ -61,7 +62,8 @@ func (d *diagnosis) program(i *v1.Interface, link Link) {
 	switch {
 	case link.Mode == "":
 		d.fail(check, "", fmt.Sprintf("no XDP program is on %s: somebody took the aggregator off, and DATA are not summed", i.Name),
-			"'systemctl restart spillwayd' puts it on again, and the workers go on; find out who detaches programs ('bpftool link', other XDP tools on this host)")
+			"'systemctl restart spillwayd' puts it on again, and the workers go on; find out who detaches programs ('bpftool link', other XDP "+
+				"tools on this host)")
 		return
 	case link.Tag != "" && d.Node.ProgramTag != "" && link.Tag != d.Node.ProgramTag:
 		d.fail(check, "", fmt.Sprintf("the XDP program on %s is not the aggregator but another, with id %d and tag %s", i.Name, link.Program, link.Tag),
@@ -70,8 +72,10 @@ func (d *diagnosis) program(i *v1.Interface, link Link) {
 	}
 	d.fine(check, "", "the aggregator is on %s", i.Name)
 	if link.Mode != "native" {
-		d.warn("xdp-mode", "", fmt.Sprintf("the aggregator sits on %s in %s mode, after the kernel has made a socket buffer: it works, several times slower", i.Name, link.Mode),
-			"use a NIC whose driver has native XDP; where the driver has it, an MTU above what it takes with XDP, or LRO, keeps it off ('dmesg' says so): lower the MTU, or 'ethtool -K "+i.Name+" lro off'")
+		d.warn("xdp-mode", "", fmt.Sprintf("the aggregator sits on %s in %s mode, after the kernel has made a socket buffer: it works, several "+
+			"times slower", i.Name, link.Mode),
+			"use a NIC whose driver has native XDP; where the driver has it, an MTU above what it takes with XDP, or LRO, keeps it off ('dmesg' "+
+				"says so): lower the MTU, or 'ethtool -K "+i.Name+" lro off'")
 		return
 	}
 	d.fine("xdp-mode", "", "%s is in native mode", i.Name)
@@ -82,7 +86,8 @@ func (d *diagnosis) steering(i *v1.Interface, link Link) {
 	case i.SteeringRules > 0:
 		d.fine("steering", "", "%s has %d rules that keep a home port on one queue", i.Name, i.SteeringRules)
 	case link.Queues > 1:
-		d.fine("steering", "", "%s has %d receive queues and no rules that keep a home port on one: chunks may wait for each other's locks", i.Name, link.Queues)
+		d.fine("steering", "", "%s has %d receive queues and no rules that keep a home port on one: chunks may wait for each other's locks", i.Name,
+			link.Queues)
 	default:
 		d.fine("steering", "", "%s needs no rules", i.Name)
 	}
@@ -111,7 +116,8 @@ func (d *diagnosis) mtu(job *v1.Job) {
 		if fit := (mtu - overhead) / 4 / 32 * 32; fit >= 32 {
 			remedy += fmt.Sprintf("; or delete the job and create it with --elements %d", fit)
 		}
-		d.fail(check, job.Spec.GetName(), fmt.Sprintf("a chunk of E = %d elements takes %d bytes, and the MTU of %s is %d: its packets are dropped", elements, length, i.Name, mtu), remedy)
+		d.fail(check, job.Spec.GetName(), fmt.Sprintf("a chunk of E = %d elements takes %d bytes, and the MTU of %s is %d: its packets are dropped",
+			elements, length, i.Name, mtu), remedy)
 		return
 	}
 	d.fine(check, job.Spec.GetName(), "a chunk of E = %d elements takes %d bytes, which fit", elements, length)

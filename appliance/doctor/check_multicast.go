@@ -10,11 +10,13 @@ import (
 const (
 	// fewResent is below which results that were sent again are those of an ordinary loss.
 	fewResent = 4
-	// mostLost is the part of all results, counted at all workers, from which on no loss of packets explains that they do not arrive; manyLost is a loss to speak of.
+	// mostLost is the part of all results, counted at all workers, from which on no loss of packets explains that they do not arrive; manyLost is a
+	// loss to speak of.
 	mostLost, manyLost = 0.5, 0.05
 )
 
-// multicast says whether there is evidence that results do not reach the workers: the home published them to the group, and was asked for them again, one by one.
+// multicast says whether there is evidence that results do not reach the workers: the home published them to the group, and was asked for them again,
+// one by one.
 func (d *diagnosis) multicast(job *v1.Job) {
 	const check = "multicast"
 	name, group := job.Spec.GetName(), job.Allocation.GetGroup()
@@ -40,10 +42,12 @@ func (d *diagnosis) multicast(job *v1.Job) {
 	case lost >= mostLost && len(deaf) == 0:
 		d.fail(check, name, fmt.Sprintf("results do not arrive by multicast: %s", text), letThrough(job))
 	case 2*resent >= published && len(deaf) > 0:
-		d.fail(check, name, fmt.Sprintf("results do not arrive by multicast at %s, by the number of packets from there: %s", ranks(deaf), text), letThrough(job))
+		d.fail(check, name, fmt.Sprintf("results do not arrive by multicast at %s, by the number of packets from there: %s", ranks(deaf), text),
+			letThrough(job))
 	case lost >= manyLost:
 		d.warn(check, name, fmt.Sprintf("results get lost on the way: %s", text),
-			"look for a congested link, and for drops at the switch's ports and the workers' interfaces ('ethtool -S'); a smaller --window puts less on the way at a time")
+			"look for a congested link, and for drops at the switch's ports and the workers' interfaces ('ethtool -S'); a smaller --window puts "+
+				"less on the way at a time")
 	default:
 		d.fine(check, name, "results arrive: %s", text)
 	}
@@ -51,7 +55,8 @@ func (d *diagnosis) multicast(job *v1.Job) {
 
 // letThrough is what to do where a network swallows multicast.
 func letThrough(job *v1.Job) string {
-	return fmt.Sprintf("let %s through on the way: a bridge or switch with IGMP snooping needs a querier (or no snooping: 'ip link set BRIDGE type bridge mcast_snooping 0'), a firewall a rule for UDP port %d, "+
+	return fmt.Sprintf("let %s through on the way: a bridge or switch with IGMP snooping needs a querier (or no snooping: 'ip link set BRIDGE type "+
+		"bridge mcast_snooping 0'), a firewall a rule for UDP port %d, "+
 		"and the workers' hosts an rp_filter that lets the home's address in; or delete the job and create it with --publication unicast",
 		job.Allocation.GetGroup(), job.Allocation.GetWorkerPort())
 }

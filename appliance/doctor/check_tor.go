@@ -27,14 +27,16 @@ func (d *diagnosis) tor() {
 	switch tor.State {
 	case v1.SwitchState_SWITCH_STATE_AWAY:
 		text := fmt.Sprintf("there has been no session with the ToR at %s%s%s", tor.Target, since, because(tor.Reason))
-		remedy := fmt.Sprintf("see whether the switch is up, its P4Runtime server runs, and %s can be reached from here (switch.target, switch.tls)", tor.Target)
+		remedy := fmt.Sprintf("see whether the switch is up, its P4Runtime server runs, and %s can be reached from here (switch.target, switch.tls)",
+			tor.Target)
 		if through := d.through(); through > 0 {
 			d.fail(check, "", fmt.Sprintf("%s; %d jobs go through it", text, through), remedy)
 		} else {
 			d.warn(check, "", text+"; jobs go on through the aggregator alone", remedy)
 		}
 	case v1.SwitchState_SWITCH_STATE_BACKUP:
-		d.fail(check, "", fmt.Sprintf("another controller is the primary at the ToR %s%s%s: this appliance cannot program it", tor.Target, since, because(tor.Reason)),
+		d.fail(check, "", fmt.Sprintf("another controller is the primary at the ToR %s%s%s: this appliance cannot program it", tor.Target, since,
+			because(tor.Reason)),
 			fmt.Sprintf("end the other controller, or give this one a higher switch.election than its %s and restart it", tor.ElectionId))
 	case v1.SwitchState_SWITCH_STATE_SYNCING:
 		if tor.Since != nil && d.Now.Sub(tor.Since.AsTime()) > syncPatience {
@@ -59,7 +61,8 @@ func (d *diagnosis) entries(tor *v1.GetSwitchResponse) {
 		}
 	}
 	if tor.Repairs > 0 {
-		d.warn(check, "", fmt.Sprintf("since the daemon began, %d entries of the ToR were missing, changed or foreign, and were put right: somebody else writes to it", tor.Repairs),
+		d.warn(check, "", fmt.Sprintf("since the daemon began, %d entries of the ToR were missing, changed or foreign, and were put right: "+
+			"somebody else writes to it", tor.Repairs),
 			"find the other controller and end it, or let it be a backup (a lower election id); 'spillctl events' says what was repaired, and when")
 		return
 	}
@@ -95,8 +98,10 @@ func (d *diagnosis) region(job *v1.Job) {
 	summed := d.value("tor", name, "claimed") + d.value("tor", name, "merged") + d.value("tor", name, "completed")
 	data := d.value("aggregator", name, "data")
 	if summed == 0 && data >= fewData && job.Spec.GetWorkers() > 1 {
-		d.warn(check, name, fmt.Sprintf("the job has %d slots in the ToR, which summed nothing, while %d contributions came to the aggregator", region.Slots, data),
-			"the workers' packets do not pass the ToR, or it does not know the job: compare 'spillctl switch' and the cabling with switch.hosts of the configuration")
+		d.warn(check, name, fmt.Sprintf("the job has %d slots in the ToR, which summed nothing, while %d contributions came to the aggregator",
+			region.Slots, data),
+			"the workers' packets do not pass the ToR, or it does not know the job: compare 'spillctl switch' and the cabling with switch.hosts of "+
+				"the configuration")
 		return
 	}
 	if region.Slots < region.Period && !region.Shared {

@@ -34,14 +34,16 @@ func (d *diagnosis) workers(job *v1.Job) {
 			if waits {
 				text += "; " + wait
 			}
-			d.fail(check, name, text, "see whether its process and host live. A process that only lost the call resumes by itself; if it ended, let the other ranks leave, and start all again: "+
+			d.fail(check, name, text, "see whether its process and host live. A process that only lost the call resumes by itself; if it ended, "+
+				"let the other ranks leave, and start all again: "+
 				"a new generation begins when all have joined")
 		case w.State == v1.WorkerState_WORKER_STATE_LEFT && waits:
 			d.fail(check, name, fmt.Sprintf("%s has left%s, and %s: it made fewer collectives than the others", who, d.ago(w), wait),
 				"all ranks must make the same sequence of collectives: compare their logs, then let the others leave and start all again")
 		case w.State == v1.WorkerState_WORKER_STATE_PRESENT && waits && w.Packets == 0:
 			d.fail(check, name, fmt.Sprintf("%s takes part, and no packet of it ever reached the aggregator; %s", who, wait),
-				"from its host, see whether the home's address is routed by the right interface, whether a firewall drops UDP to the home's ports, and whether the MTU on the way "+
+				"from its host, see whether the home's address is routed by the right interface, whether a firewall drops UDP to the home's ports, "+
+					"and whether the MTU on the way "+
 					"takes a whole chunk ('ping -M do -s SIZE'); 'spillctl counters --drops' says whether its packets come and are refused")
 		case w.State == v1.WorkerState_WORKER_STATE_PRESENT && waits:
 			last := ""
@@ -49,7 +51,8 @@ func (d *diagnosis) workers(job *v1.Job) {
 				last = "; its last packet came " + span(max(0, d.Now.Sub(w.LastPacket.AsTime()))) + " ago"
 			}
 			d.fail(check, name, fmt.Sprintf("%s is late: %s%s", who, wait, last),
-				"see what its process does: it computes longer than the others, has stopped (a debugger, SIGSTOP, a full disk), or its packets are lost on the way")
+				"see what its process does: it computes longer than the others, has stopped (a debugger, SIGSTOP, a full disk), or its packets are "+
+					"lost on the way")
 		}
 	}
 	if len(d.findings) == worst {
@@ -77,7 +80,8 @@ func (d *diagnosis) neverJoined(job *v1.Job) {
 		return
 	}
 	d.fail("workers", name, fmt.Sprintf("%s never joined; %s wait for it since %s", ranks(missing), ranks(joined), span(d.Now.Sub(first))),
-		fmt.Sprintf("start the processes of %s with the job's name %q, or see in their logs why they cannot join (address, certificate, rank); the job starts when the last is there",
+		fmt.Sprintf("start the processes of %s with the job's name %q, or see in their logs why they cannot join (address, certificate, rank); the "+
+			"job starts when the last is there",
 			ranks(missing), name))
 }
 

@@ -27,24 +27,35 @@ const job = "train"
 func healthy() Sources {
 	address := netip.MustParseAddr("10.0.0.1")
 	worker := func(rank uint32) *v1.Worker {
-		return &v1.Worker{Rank: rank, State: v1.WorkerState_WORKER_STATE_PRESENT, Address: fmt.Sprintf("10.0.0.1%d", rank), Since: ago(time.Hour), Packets: 1000, LastPacket: ago(time.Millisecond)}
+		return &v1.Worker{Rank: rank, State: v1.WorkerState_WORKER_STATE_PRESENT, Address: fmt.Sprintf("10.0.0.1%d", rank), Since: ago(time.Hour),
+			Packets: 1000, LastPacket: ago(time.Millisecond)}
 	}
 	count := func(level, of, name string, value uint64, drop bool) *v1.Counter {
 		return &v1.Counter{Level: level, Job: of, Name: name, Value: value, Drop: drop}
 	}
 	s := Sources{
 		Now: noon,
-		Node: &v1.GetNodeResponse{Name: "agg0", ProgramTag: "aa", Interfaces: []*v1.Interface{{Name: "eth0", Address: "10.0.0.1", Mtu: 1500, Mode: "native", Up: true}},
-			Switch: v1.SwitchState_SWITCH_STATE_IN_SYNC},
-		Jobs: []*v1.Job{{Spec: &v1.JobSpec{Name: job, Workers: 2, Elements: 256, Window: 255}, Generation: 1, State: v1.JobState_JOB_STATE_RUNNING, Path: v1.JobPath_JOB_PATH_TOR, Present: 2, Since: ago(time.Hour),
+		Node: &v1.GetNodeResponse{Name: "agg0", ProgramTag: "aa",
+			Interfaces: []*v1.Interface{{Name: "eth0", Address: "10.0.0.1", Mtu: 1500, Mode: "native", Up: true}},
+			Switch:     v1.SwitchState_SWITCH_STATE_IN_SYNC},
+		Jobs: []*v1.Job{{Spec: &v1.JobSpec{Name: job, Workers: 2, Elements: 256, Window: 255}, Generation: 1, State: v1.JobState_JOB_STATE_RUNNING,
+			Path: v1.JobPath_JOB_PATH_TOR, Present: 2, Since: ago(time.Hour),
 			Allocation: &v1.Allocation{Group: "239.77.0.1", WorkerPort: 9801, Region: &v1.Region{Slots: 256, Period: 256}}}},
-		Workers:  map[string][]*v1.Worker{job: {worker(0), worker(1)}},
-		Slots:    map[string]*v1.ListSlotsResponse{job: {}},
-		Switch:   &v1.GetSwitchResponse{State: v1.SwitchState_SWITCH_STATE_IN_SYNC, Target: "10.0.0.9:9559", Since: ago(time.Hour), Primary: true, ElectionId: "1", Tables: []*v1.Table{{Name: "job", Entries: 1, Wanted: 1}}},
-		Host:     Host{Kernel: "6.1.0-18-amd64", Links: []Link{{Name: "eth0", Index: 2, Up: true, Carrier: true, MTU: 1500, Addresses: []netip.Addr{address}, Mode: "native", Program: 7, Tag: "aa", Queues: 1}}, Pins: Pins{Dir: "/sys/fs/bpf/spillway"}, MemoryAvailable: 1 << 30},
-		Between:  time.Second,
-		Counters: []*v1.Counter{count("aggregator", job, "data", 1000, false), count("aggregator", job, "published", 300, false), count("aggregator", job, "result_resent", 2, false), count("aggregator", job, "stale", 1, true), count("aggregator", job, "bad_cookie", 0, true), count("tor", job, "claimed", 100, false), count("tor", job, "completed", 100, false), count("aggregator", "", "unknown_job", 3, true)},
-		Before:   []*v1.Counter{count("aggregator", "", "unknown_job", 3, true), count("aggregator", job, "data", 100, false)},
+		Workers: map[string][]*v1.Worker{job: {worker(0), worker(1)}},
+		Slots:   map[string]*v1.ListSlotsResponse{job: {}},
+		Switch: &v1.GetSwitchResponse{State: v1.SwitchState_SWITCH_STATE_IN_SYNC, Target: "10.0.0.9:9559", Since: ago(time.Hour), Primary: true,
+			ElectionId: "1", Tables: []*v1.Table{{Name: "job", Entries: 1, Wanted: 1}}},
+		Host: Host{Kernel: "6.1.0-18-amd64", Links: []Link{{Name: "eth0", Index: 2, Up: true, Carrier: true, MTU: 1500,
+			Addresses: []netip.Addr{address}, Mode: "native", Program: 7, Tag: "aa", Queues: 1}}, Pins: Pins{Dir: "/sys/fs/bpf/spillway"},
+			MemoryAvailable: 1 << 30},
+		Between: time.Second,
+		Counters: []*v1.Counter{
+			count("aggregator", "", "unknown_job", 3, true),
+			count("aggregator", job, "data", 1000, false), count("aggregator", job, "published", 300, false),
+			count("aggregator", job, "result_resent", 2, false), count("aggregator", job, "stale", 1, true), count("aggregator", job, "bad_cookie", 0, true),
+			count("tor", job, "claimed", 100, false), count("tor", job, "completed", 100, false),
+		},
+		Before: []*v1.Counter{count("aggregator", "", "unknown_job", 3, true), count("aggregator", job, "data", 100, false)},
 	}
 	return s
 }
@@ -67,7 +78,8 @@ func TestAHealthySetUpHasNoFinding(t *testing.T) {
 			t.Errorf("%v", f)
 		}
 	}
-	for _, check := range []string{"kernel", "pins", "memory", "clock", "interface", "xdp", "xdp-mode", "steering", "switch", "mtu", "region", "workers", "chunks", "multicast", "drops"} {
+	for _, check := range []string{"kernel", "pins", "memory", "clock", "interface", "xdp", "xdp-mode", "steering", "switch", "mtu", "region",
+		"workers", "chunks", "multicast", "drops"} {
 		if !checks[check] {
 			t.Errorf("the check %s was not made, or does not say that it found nothing", check)
 		}
@@ -89,8 +101,9 @@ func TestFindings(t *testing.T) {
 		says   string // in the text
 		do     string // in the remedy
 	}{
-		"old kernel":   {func(s *Sources) { s.Host.Kernel = "5.10.0-28" }, "kernel", failure, "older than 5.15", "boot"},
-		"kernel lacks": {func(s *Sources) { s.Host.Missing = []Feature{{"bpf_spin_lock", "5.1", errors.New("not supported")}} }, "kernel", failure, "bpf_spin_lock", "CONFIG_BPF"},
+		"old kernel": {func(s *Sources) { s.Host.Kernel = "5.10.0-28" }, "kernel", failure, "older than 5.15", "boot"},
+		"kernel lacks": {func(s *Sources) { s.Host.Missing = []Feature{{"bpf_spin_lock", "5.1", errors.New("not supported")}} }, "kernel", failure,
+			"bpf_spin_lock", "CONFIG_BPF"},
 		"not root": {func(s *Sources) {
 			s.Host.Missing = []Feature{{"a", "1", fs.ErrPermission}, {"b", "1", fs.ErrPermission}}
 		}, "kernel", warning, "could not be tried", "sudo"},
@@ -105,21 +118,25 @@ func TestFindings(t *testing.T) {
 		"another program": {func(s *Sources) { s.Host.Links[0].Tag = "bb" }, "xdp", failure, "not the aggregator", "bpftool prog"},
 		"generic":         {func(s *Sources) { s.Host.Links[0].Mode = "generic" }, "xdp-mode", warning, "generic", "native XDP"},
 		"MTU":             {func(s *Sources) { s.Host.Links[0].MTU = 1000 }, "mtu", failure, "1080 bytes", "--elements 224"},
-		"ToR away":        {func(s *Sources) { s.Switch.State, s.Switch.Reason = v1.SwitchState_SWITCH_STATE_AWAY, "refused" }, "switch", failure, "refused", "switch.target"},
+		"ToR away": {func(s *Sources) { s.Switch.State, s.Switch.Reason = v1.SwitchState_SWITCH_STATE_AWAY, "refused" }, "switch", failure,
+			"refused", "switch.target"},
 		"ToR away, direct": {func(s *Sources) {
 			s.Switch.State = v1.SwitchState_SWITCH_STATE_AWAY
 			s.Jobs[0].Path, s.Jobs[0].Allocation.Region = v1.JobPath_JOB_PATH_DIRECT, nil
 		}, "switch", warning, "aggregator alone", "10.0.0.9:9559"},
-		"backup":           {func(s *Sources) { s.Switch.State = v1.SwitchState_SWITCH_STATE_BACKUP }, "switch", failure, "another controller", "switch.election"},
+		"backup": {func(s *Sources) { s.Switch.State = v1.SwitchState_SWITCH_STATE_BACKUP }, "switch", failure, "another controller",
+			"switch.election"},
 		"syncing for ever": {func(s *Sources) { s.Switch.State = v1.SwitchState_SWITCH_STATE_SYNCING }, "switch", failure, "should take seconds", "journalctl"},
 		"repairs":          {func(s *Sources) { s.Switch.Repairs = 2 }, "switch", warning, "2 entries", "other controller"},
 		"entries missing":  {func(s *Sources) { s.Switch.Tables[0].Entries = 0 }, "switch", failure, "table job", "repaired"},
 		"past the ToR":     {func(s *Sources) { s.Jobs[0].Path = v1.JobPath_JOB_PATH_DIRECT }, "region", warning, "goes past it", "join again"},
-		"ToR sums nothing": {func(s *Sources) { set(s, "tor", job, "claimed", 0); set(s, "tor", job, "completed", 0) }, "region", warning, "summed nothing", "cabling"},
+		"ToR sums nothing": {func(s *Sources) { set(s, "tor", job, "claimed", 0); set(s, "tor", job, "completed", 0) }, "region", warning,
+			"summed nothing", "cabling"},
 		"never joined": {func(s *Sources) {
 			s.Workers[job][0].State, s.Workers[job][1].State = v1.WorkerState_WORKER_STATE_JOINED, v1.WorkerState_WORKER_STATE_MISSING
 		}, "workers", failure, "rank 1 never joined; rank 0 wait", "start the process"},
-		"lost": {func(s *Sources) { s.Workers[job][1].State = v1.WorkerState_WORKER_STATE_LOST }, "workers", failure, "rank 1 (10.0.0.11) was lost 1h0m0s ago", "process"},
+		"lost": {func(s *Sources) { s.Workers[job][1].State = v1.WorkerState_WORKER_STATE_LOST }, "workers", failure,
+			"rank 1 (10.0.0.11) was lost 1h0m0s ago", "process"},
 		"late": {func(s *Sources) {
 			s.Workers[job][1].WaitedFor, s.Workers[job][1].Late = 5, durationpb.New(3*time.Second)
 		}, "workers", failure, "rank 1 (10.0.0.11) is late: 5 chunks wait for it, the oldest for 3s", "process"},
@@ -130,15 +147,17 @@ func TestFindings(t *testing.T) {
 			s.Workers[job][1].State, s.Workers[job][1].WaitedFor, s.Workers[job][1].Late = v1.WorkerState_WORKER_STATE_LEFT, 5, durationpb.New(3*time.Second)
 		}, "workers", failure, "fewer collectives", "same sequence"},
 		"chunks": {func(s *Sources) {
-			s.Slots[job].Slots = []*v1.Slot{{Seq: 9, Missing: []uint32{1}, Age: durationpb.New(4 * time.Second)}, {Seq: 10, Missing: []uint32{0}, Age: durationpb.New(3 * time.Second)}, {Seq: 11, Missing: []uint32{0}, Age: durationpb.New(time.Millisecond)}}
+			s.Slots[job].Slots = []*v1.Slot{{Seq: 9, Missing: []uint32{1}, Age: durationpb.New(4 * time.Second)}, {Seq: 10, Missing: []uint32{0},
+				Age: durationpb.New(3 * time.Second)}, {Seq: 11, Missing: []uint32{0}, Age: durationpb.New(time.Millisecond)}}
 		}, "chunks", failure, "2 chunks wait at the aggregator for longer than 2s, the oldest, chunk 9, for 4s: for ranks 0 and 1", "spillctl workers train"},
 		"multicast": {func(s *Sources) {
 			set(s, "aggregator", job, "published", 20)
 			set(s, "tor", job, "completed", 0)
 			set(s, "aggregator", job, "result_resent", 40)
 		}, "multicast", failure, "results do not arrive by multicast: lately 20", "--publication unicast"},
-		"multicast, one":   {func(s *Sources) { set(s, "aggregator", job, "result_resent", 400); s.Workers[job][1].Packets = 4000 }, "multicast", failure, "do not arrive by multicast at rank 1", "IGMP"},
-		"multicast, lossy":  {func(s *Sources) { set(s, "aggregator", job, "result_resent", 60) }, "multicast", warning, "get lost on the way", "congested"},
+		"multicast, one": {func(s *Sources) { set(s, "aggregator", job, "result_resent", 400); s.Workers[job][1].Packets = 4000 }, "multicast",
+			failure, "do not arrive by multicast at rank 1", "IGMP"},
+		"multicast, lossy": {func(s *Sources) { set(s, "aggregator", job, "result_resent", 60) }, "multicast", warning, "get lost on the way", "congested"},
 		"drops":            {func(s *Sources) { set(s, "aggregator", job, "bad_cookie", 17) }, "drops", failure, "bad_cookie): 17 in 1s, 17 in all", "end it"},
 		"drops at the ToR": {func(s *Sources) { set(s, "tor", job, "bad_direction", 17) }, "drops", failure, "the ToR drops", "switch.hosts"},
 		"drops of no job":  {func(s *Sources) { set(s, "aggregator", "", "unknown_job", 5) }, "drops", failure, "unknown_job): 2 in 1s, 5 in all", "end it"},
@@ -211,7 +230,8 @@ func TestOnlyTheJobAskedFor(t *testing.T) {
 func TestJoiningIsNotWrongAtOnce(t *testing.T) {
 	s := healthy()
 	s.Jobs[0].State = v1.JobState_JOB_STATE_WAITING
-	s.Workers[job] = []*v1.Worker{{Rank: 0, State: v1.WorkerState_WORKER_STATE_JOINED, Since: ago(time.Second)}, {Rank: 1, State: v1.WorkerState_WORKER_STATE_MISSING}}
+	s.Workers[job] = []*v1.Worker{{Rank: 0, State: v1.WorkerState_WORKER_STATE_JOINED, Since: ago(time.Second)}, {Rank: 1,
+		State: v1.WorkerState_WORKER_STATE_MISSING}}
 	for _, f := range Diagnose(context.Background(), s) {
 		if f.Level != ok {
 			t.Errorf("%v", f)

@@ -48,7 +48,8 @@ func host(ctx context.Context, read *config.Config) []*v1.Finding {
 		findings = append(findings, warn("host", fmt.Sprintf("not everything could be looked at: %v", err), ""))
 	}
 	if len(looked.Pins.Names) > 0 {
-		findings = append(findings, warn("data-plane", fmt.Sprintf("the data plane of the daemon before is still there, %d pins in %s: jobs that run go on, and nobody can join or be seen", len(looked.Pins.Names), pins),
+		findings = append(findings, warn("data-plane", fmt.Sprintf("the data plane of the daemon before is still there, %d pins in %s: jobs that "+
+			"run go on, and nobody can join or be seen", len(looked.Pins.Names), pins),
 			"start the daemon, which takes it over ('systemctl start spillwayd'); or take it off: 'spillwayd detach'"))
 	}
 	return findings
@@ -57,10 +58,12 @@ func host(ctx context.Context, read *config.Config) []*v1.Finding {
 func configuration(path string) (*config.Config, []*v1.Finding) {
 	read, err := config.Load(path)
 	if err != nil {
-		return nil, []*v1.Finding{fail("config", fmt.Sprintf("the daemon cannot start with its configuration: %v", err), fmt.Sprintf("correct it; 'spillwayd check %s' says whether it is right (--config names another file)", path))}
+		return nil, []*v1.Finding{fail("config", fmt.Sprintf("the daemon cannot start with its configuration: %v", err),
+			fmt.Sprintf("correct it; 'spillwayd check %s' says whether it is right (--config names another file)", path))}
 	}
 	if err := read.CheckHost(); err != nil {
-		return read, []*v1.Finding{fail("config", fmt.Sprintf("this host lacks something that the configuration needs: %v", err), fmt.Sprintf("bring it, or change %s; 'spillwayd check' says when it is right", path))}
+		return read, []*v1.Finding{fail("config", fmt.Sprintf("this host lacks something that the configuration needs: %v", err),
+			fmt.Sprintf("bring it, or change %s; 'spillwayd check' says when it is right", path))}
 	}
 	return read, []*v1.Finding{fine("config", path+" is right, and this host has what it needs")}
 }

@@ -14,7 +14,8 @@ import (
 // torDevice is the software ToR's P4Runtime device id.
 const torDevice = 7
 
-// beController is a second controller that knows nothing of this appliance: TARGET. It makes itself the primary, takes away all entries of one table, says "tampered",
+// beController is a second controller that knows nothing of this appliance: TARGET. It makes itself the primary, takes away all entries of one table,
+// says "tampered",
 // and goes away with its next line of stdin.
 func beController(ctx context.Context, args []string) int {
 	if err := tamper(ctx, args[0]); err != nil {
@@ -45,7 +46,9 @@ func tamper(ctx context.Context, target string) error {
 			continue
 		}
 		table = entry.GetTableId()
-		gone = append(gone, &p4v1.Update{Type: p4v1.Update_DELETE, Entity: &p4v1.Entity{Entity: &p4v1.Entity_TableEntry{TableEntry: &p4v1.TableEntry{TableId: table, Match: entry.GetMatch(), Priority: entry.GetPriority()}}}})
+		gone = append(gone, &p4v1.Update{Type: p4v1.Update_DELETE,
+			Entity: &p4v1.Entity{Entity: &p4v1.Entity_TableEntry{TableEntry: &p4v1.TableEntry{TableId: table, Match: entry.GetMatch(),
+				Priority: entry.GetPriority()}}}})
 	}
 	if len(gone) == 0 {
 		return fmt.Errorf("the ToR has no entries among %d", len(entries))

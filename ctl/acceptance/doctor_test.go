@@ -98,6 +98,34 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
+// heals waits until nothing is wrong any more.
+func (l *lab) heals() {
+	l.t.Helper()
+	eventually(l.t, func() error {
+		if findings, code := l.doctor(); len(findings) > 0 || code != 0 {
+			return fmt.Errorf("exit code %d, %+v", code, findings)
+		}
+		return nil
+	})
+}
+
+// TestWhatComesBackIsHealthy: a daemon and a ToR that were started again in mid-run leave nothing to find, and the job goes on.
+func TestWhatComesBackIsHealthy(t *testing.T) {
+	l := newLab(t, setup{workers: 2, tor: true})
+	l.startDaemon()
+	workers := l.running("train", "--elements", "32")
+	reduce(workers, 5000)
+	l.must(l.daemon.stop())
+	l.startDaemon()
+	l.heals()
+	reduce(workers, 5000)
+	l.tor.kill()
+	l.startTor()
+	l.heals()
+	reduce(workers, 5000)
+	l.healthy()
+}
+
 // The set-ups that follow are broken in one way each. They are numbered as in docs/spillctl.md.
 
 // 1: the daemon does not run.
@@ -158,7 +186,8 @@ func TestSocketNotPermitted(t *testing.T) {
 
 // 3: the driver has no native XDP.
 func TestGenericXDP(t *testing.T) {
-	l := newLab(t, setup{config: map[string]any{"interfaces": []map[string]any{{"name": "eth0", "address": homeAddr().String()}, {"name": "lo", "address": "127.0.0.1"}}}})
+	l := newLab(t, setup{config: map[string]any{"interfaces": []map[string]any{{"name": "eth0", "address": homeAddr().String()}, {"name": "lo",
+		"address": "127.0.0.1"}}}})
 	l.startDaemon()
 	l.finds("xdp-mode", "warning", "lo in generic mode", "native XDP")
 }
@@ -285,12 +314,7 @@ func TestWrongCookie(t *testing.T) {
 	l.finds("drops", "error", "bad_generation", "earlier run")
 	stale.kill()
 	// What was dropped before is no reason why nothing moves now.
-	eventually(t, func() error {
-		if findings, _ := l.doctor(); len(findings) > 0 {
-			return fmt.Errorf("%+v", findings)
-		}
-		return nil
-	})
+	l.heals()
 }
 
 // 11: the home's interface is down.

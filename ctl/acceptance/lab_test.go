@@ -180,10 +180,12 @@ func (l *lab) writeConfig() {
 		for rank := range l.workers {
 			hosts = append(hosts, keys{"address": workerAddr(rank).String(), "mac": macOf(workerAddr(rank)).String(), "port": rank + 1})
 		}
-		file["switch"] = keys{"target": l.torSocket(), "device": torDevice, "program": "software", "address": torAddr().String(), "home_port": torHome, "check": "1s", "hosts": hosts}
+		file["switch"] = keys{"target": l.torSocket(), "device": torDevice, "program": "software", "address": torAddr().String(),
+			"home_port": torHome, "check": "1s", "hosts": hosts}
 	}
 	if l.setup.tls {
-		file["api"] = keys{"socket": l.socket(), "listen": apiAddress, "tls": keys{"certificate": filepath.Join(l.dir, "server.crt"), "key": filepath.Join(l.dir, "server.key"), "ca": filepath.Join(l.dir, "ca.crt")}}
+		file["api"] = keys{"socket": l.socket(), "listen": apiAddress, "tls": keys{"certificate": filepath.Join(l.dir, "server.crt"),
+			"key": filepath.Join(l.dir, "server.key"), "ca": filepath.Join(l.dir, "ca.crt")}}
 	}
 	for path, value := range l.setup.config {
 		at := file

@@ -103,7 +103,8 @@ func plug(host *namespace, addr netip.Addr, sw *namespace, port string, bridge n
 	if bridge != nil {
 		attrs.MasterIndex = bridge.Attrs().Index
 	}
-	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerHardwareAddr: macOf(addr), PeerNamespace: netlink.NsFd(int(host.handle)), PeerMTU: uint32(mtu)}
+	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerHardwareAddr: macOf(addr), PeerNamespace: netlink.NsFd(int(host.handle)),
+		PeerMTU: uint32(mtu)}
 	if err := sw.link.LinkAdd(veth); err != nil {
 		return fmt.Errorf("port %s: %w", port, err)
 	}
@@ -131,7 +132,8 @@ func handOverInRing(name string) error {
 		return err
 	}
 	defer e.Close()
-	want := map[string]bool{"rx-gro": true, "tx-tcp-segmentation": false, "tx-tcp-ecn-segmentation": false, "tx-tcp-mangleid-segmentation": false, "tx-tcp6-segmentation": false}
+	want := map[string]bool{"rx-gro": true, "tx-tcp-segmentation": false, "tx-tcp-ecn-segmentation": false, "tx-tcp-mangleid-segmentation": false,
+		"tx-tcp6-segmentation": false}
 	if err := e.Change(name, want); err != nil {
 		return err
 	}
@@ -153,5 +155,6 @@ func (n *namespace) introduce(addr netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	return n.link.NeighSet(&netlink.Neigh{LinkIndex: eth0.Attrs().Index, Family: unix.AF_INET, State: netlink.NUD_PERMANENT, IP: addr.AsSlice(), HardwareAddr: macOf(addr)})
+	return n.link.NeighSet(&netlink.Neigh{LinkIndex: eth0.Attrs().Index, Family: unix.AF_INET, State: netlink.NUD_PERMANENT, IP: addr.AsSlice(),
+		HardwareAddr: macOf(addr)})
 }

@@ -39,7 +39,8 @@ type process struct {
 // start runs this program as a role. It is ended with the test, which shows what it said if it failed.
 func start(t *testing.T, in *namespace, as string, env []string, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, name: as + " " + strings.Join(args, " "), cmd: exec.Command("/proc/self/exe", args...), lines: make(chan string, 1024), done: make(chan struct{})}
+	p := &process{t: t, name: as + " " + strings.Join(args, " "), cmd: exec.Command("/proc/self/exe", args...), lines: make(chan string, 1024),
+		done: make(chan struct{})}
 	p.cmd.Env = append(append(os.Environ(), role+"="+as), env...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	p.cmd.Stderr = p

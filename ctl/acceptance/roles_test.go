@@ -19,7 +19,8 @@ import (
 	"spillway/worker"
 )
 
-// beWorker takes part in a job: ADDR JOB RANK ADDRESS. It says "joined", and then for each line "reduce N" reduces N numbers and says "reduced", or "failed" and
+// beWorker takes part in a job: ADDR JOB RANK ADDRESS. It says "joined", and then for each line "reduce N" reduces N numbers and says "reduced", or
+// "failed" and
 // why; "leave" ends it.
 func beWorker(ctx context.Context, args []string) int {
 	rank, err := strconv.Atoi(args[2])
@@ -85,7 +86,8 @@ func beImpostor(ctx context.Context, args []string) int {
 		panic(err)
 	}
 	defer conn.Close()
-	header := wire.Header{Version: wire.Version, Type: wire.Data, Op: wire.Sum, Job: uint16(id), Generation: uint8(generation), Cookie: 0xbadbadba, Bitmap: 1, Elems: 32, Slot: wire.NoSlot}
+	header := wire.Header{Version: wire.Version, Type: wire.Data, Op: wire.Sum, Job: uint16(id), Generation: uint8(generation), Cookie: 0xbadbadba,
+		Bitmap: 1, Elems: 32, Slot: wire.NoSlot}
 	packet := make([]byte, wire.HeaderSize+4*32)
 	header.Encode(packet)
 	fmt.Println("sending")

@@ -24,7 +24,8 @@ func TestScripts(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			s := &script{t: t}
 			testscript.Run(t, testscript.Params{Files: []string{file}, Cmds: map[string]func(*testscript.TestScript, bool, []string){
-				"lab": s.lab, "exitcode": s.exitCode, "inhome": s.inHome, "join": s.join, "reduce": s.reduce, "leave": s.leave, "jsonkeys": jsonKeys, "complete": complete,
+				"lab": s.lab, "exitcode": s.exitCode, "inhome": s.inHome, "join": s.join, "reduce": s.reduce, "leave": s.leave, "jsonkeys": jsonKeys,
+				"complete": complete,
 			}})
 		})
 	}
@@ -110,7 +111,8 @@ func (s *script) leave(*testscript.TestScript, bool, []string) {
 	s.workers = nil
 }
 
-// jsonKeys wants values in the last command's stdout, which is JSON: jsonkeys PATH=VALUE…, where a path is fields and indices between dots, and a value is JSON;
+// jsonKeys wants values in the last command's stdout, which is JSON: jsonkeys PATH=VALUE…, where a path is fields and indices between dots, and a
+// value is JSON;
 // * is any.
 func jsonKeys(ts *testscript.TestScript, _ bool, args []string) {
 	var all any

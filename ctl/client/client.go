@@ -126,7 +126,8 @@ func authority(network, address string) string {
 
 func (o *Options) credentials(address string) (credentials.TransportCredentials, error) {
 	if o.CA == "" || o.Cert == "" || o.Key == "" {
-		return nil, &OptionsError{fmt.Sprintf("%s is reached with an operator's certificate: --ca, --cert and --key are needed ('spillctl certs' makes them for a lab)", address)}
+		return nil, &OptionsError{fmt.Sprintf("%s is reached with an operator's certificate: --ca, --cert and --key are needed ('spillctl certs' "+
+			"makes them for a lab)", address)}
 	}
 	authority, err := os.ReadFile(o.CA)
 	if err != nil {
@@ -161,7 +162,8 @@ func (c *Client) unary(ctx context.Context, method string, req, reply any, conn 
 	return c.explain(invoke(ctx, method, req, reply, conn, opts...))
 }
 
-func (c *Client) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (c *Client) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer,
+	opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	stream, err := open(ctx, desc, conn, method, opts...)
 	if err != nil {
 		return nil, c.explain(err)

@@ -84,7 +84,8 @@ call the appliance by.
 			if len(ips)+len(dns.Value()) == 0 {
 				return usagef("certs server: how is the appliance called? Give --ip or --dns")
 			}
-			return g.issue(o, certs.Request{Name: o.name, Server: true, DNS: dns.Value(), Addresses: ips, Lifetime: o.lifetime}, "for api.tls of the appliance's configuration")
+			return g.issue(o, certs.Request{Name: o.name, Server: true, DNS: dns.Value(), Addresses: ips, Lifetime: o.lifetime},
+				"for api.tls of the appliance's configuration")
 		},
 	}
 }
@@ -100,7 +101,8 @@ func certsOperatorCommand(g *global) *cli.Command {
   spillctl --addr 10.0.0.1:9690 --ca lab/ca.crt --cert lab/operator.crt --key lab/operator.key status`,
 		Flags: o.flags("operator", "`NAME` of the files and of the operator", certs.PairLifetime),
 		Action: func(*cli.Context) error {
-			return g.issue(o, certs.Request{Name: o.name, Identity: certs.Identity{Operator: true}, Lifetime: o.lifetime}, "for --ca, --cert and --key of spillctl")
+			return g.issue(o, certs.Request{Name: o.name, Identity: certs.Identity{Operator: true}, Lifetime: o.lifetime},
+				"for --ca, --cert and --key of spillctl")
 		},
 	}
 }
@@ -126,7 +128,8 @@ from another address than the one it calls from needs that address in it.
 			if len(jobs.Value()) == 0 {
 				return usagef("certs worker: which jobs may its holders join? Give --job NAME, or --job '*'")
 			}
-			return g.issue(o, certs.Request{Name: o.name, Identity: certs.Identity{Jobs: jobs.Value()}, Addresses: ips, Lifetime: o.lifetime}, "for worker.WithTLS")
+			return g.issue(o, certs.Request{Name: o.name, Identity: certs.Identity{Jobs: jobs.Value()}, Addresses: ips, Lifetime: o.lifetime},
+				"for worker.WithTLS")
 		},
 	}
 }

@@ -43,7 +43,8 @@ func ManPage() (string, error) {
 	return page, nil
 }
 
-// describe moves what a command's help says to where the library's man page takes it from: it leaves descriptions out, and prints a usage of several lines as it is.
+// describe moves what a command's help says to where the library's man page takes it from: it leaves descriptions out, and prints a usage of several
+// lines as it is.
 func describe(command *cli.Command, path string) {
 	path += " " + command.Name
 	command.UsageText = strings.TrimSpace(path+" [options] "+command.ArgsUsage) + "\n\n" + command.Description

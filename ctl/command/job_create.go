@@ -65,7 +65,8 @@ func (o *jobOptions) flags() []cli.Flag {
 		&cli.StringFlag{Name: "tor", Usage: "`USE` of the ToR's memory: none, private (a region of its own) or shared (the more urgent chunk takes the slot)",
 			Destination: &o.tor, DefaultText: "the appliance's choice"},
 		&cli.UintFlag{Name: "tor-slots", Usage: "slots of a private region, a power of two", Destination: &o.torSlots, DefaultText: "the appliance's choice"},
-		&cli.BoolFlag{Name: "first-come", Usage: "in the shared region, leave a slot to the chunk that has it, however urgent this job's is", Destination: &o.firstCome},
+		&cli.BoolFlag{Name: "first-come", Usage: "in the shared region, leave a slot to the chunk that has it, however urgent this job's is",
+			Destination: &o.firstCome},
 		&cli.StringFlag{Name: "publication", Usage: "`HOW` results reach the workers: multicast, or unicast (a copy each)",
 			Destination: &o.publication, DefaultText: "the appliance's choice"},
 		&cli.DurationFlag{Name: "min-rto", Usage: "least wait before a worker sends again", Destination: &o.minRTO, DefaultText: "1ms"},
@@ -81,7 +82,8 @@ func (o *jobOptions) spec(name string) (*v1.JobSpec, error) {
 	if o.workers == 0 {
 		return nil, usagef("job create: --workers is missing: how many ranks does the job have?")
 	}
-	for flag, value := range map[string]uint{"workers": o.workers, "elements": o.elements, "window": o.window, "priority": o.priority, "tor-slots": o.torSlots} {
+	for flag, value := range map[string]uint{"workers": o.workers, "elements": o.elements, "window": o.window, "priority": o.priority,
+		"tor-slots": o.torSlots} {
 		if value > math.MaxUint32 {
 			return nil, usagef("job create: --%s %d is too large", flag, value)
 		}

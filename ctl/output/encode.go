@@ -15,7 +15,8 @@ import (
 )
 
 // Object is a message of the API as spillctl writes it for programs: its fields in the order of their declaration, under their names in the .proto files. It
-// is written rather than protojson's form because that has 64-bit numbers as strings, leaves fields out that are zero, and spells enums in capitals with their type's name in front.
+// is written rather than protojson's form because that has 64-bit numbers as strings, leaves fields out that are zero, and spells enums in capitals
+// with their type's name in front.
 //
 // All fields are there: a number or text that is not set as its zero value, a list that is empty as [], a message or time that is not set as null. Times are
 // in RFC 3339, durations in seconds, enums in their values' words, small and with dashes: "in-sync".

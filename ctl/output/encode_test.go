@@ -20,7 +20,8 @@ import (
 // answers are all messages that spillctl writes for programs.
 var answers = map[string]proto.Message{
 	"node": &v1.GetNodeResponse{}, "jobs": &v1.ListJobsResponse{}, "workers": &v1.ListWorkersResponse{}, "slots": &v1.ListSlotsResponse{},
-	"levels": &v1.ListLevelsResponse{}, "counters": &v1.ListCountersResponse{}, "switch": &v1.GetSwitchResponse{}, "findings": &v1.DiagnoseResponse{}, "event": &v1.Event{},
+	"levels": &v1.ListLevelsResponse{}, "counters": &v1.ListCountersResponse{}, "switch": &v1.GetSwitchResponse{}, "findings": &v1.DiagnoseResponse{},
+	"event": &v1.Event{},
 }
 
 // fill gives every field a value, and every list one element.

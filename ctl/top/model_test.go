@@ -26,9 +26,11 @@ func at(second int) *Snapshot {
 	}
 	return &Snapshot{
 		Time: now,
-		Node: &v1.GetNodeResponse{Name: "agg0", Started: timestamppb.New(noon.Add(-time.Hour)), Jobs: 2, WorkersPresent: 5, Switch: v1.SwitchState_SWITCH_STATE_IN_SYNC,
+		Node: &v1.GetNodeResponse{Name: "agg0", Started: timestamppb.New(noon.Add(-time.Hour)), Jobs: 2, WorkersPresent: 5,
+			Switch:   v1.SwitchState_SWITCH_STATE_IN_SYNC,
 			Warnings: []string{"eth1 is in generic mode"},
-			Capacity: &v1.Capacity{TorSlots: &v1.Amount{Total: 1024, Used: 64}, SlotClasses: []*v1.SlotClass{{Elements: 32, Slots: &v1.Amount{Total: 4096}}, {Elements: 256, Slots: &v1.Amount{Total: 4096, Used: 1024}}}}},
+			Capacity: &v1.Capacity{TorSlots: &v1.Amount{Total: 1024, Used: 64},
+				SlotClasses: []*v1.SlotClass{{Elements: 32, Slots: &v1.Amount{Total: 4096}}, {Elements: 256, Slots: &v1.Amount{Total: 4096, Used: 1024}}}}},
 		Jobs: []*v1.Job{job("resnet", 4, 4, v1.JobState_JOB_STATE_RUNNING), job("waits", 2, 1, v1.JobState_JOB_STATE_WAITING)},
 		Levels: []*v1.Level{
 			{Job: "resnet", Level: "tor", Contributions: 1000 * n, Published: 250 * n},
@@ -36,7 +38,8 @@ func at(second int) *Snapshot {
 		},
 		Workers: map[string][]*v1.Worker{"resnet": {
 			{Rank: 0, State: v1.WorkerState_WORKER_STATE_PRESENT, Address: "10.0.0.10", WaitedFor: 1, Late: durationpb.New(time.Millisecond)},
-			{Rank: 3, State: v1.WorkerState_WORKER_STATE_PRESENT, Address: "10.0.0.13", WaitedFor: 12, Late: durationpb.New(4200 * time.Millisecond), LastPacket: timestamppb.New(now.Add(-4100 * time.Millisecond))},
+			{Rank: 3, State: v1.WorkerState_WORKER_STATE_PRESENT, Address: "10.0.0.13", WaitedFor: 12, Late: durationpb.New(4200 * time.Millisecond),
+				LastPacket: timestamppb.New(now.Add(-4100 * time.Millisecond))},
 		}},
 		Waiting: map[string]Waiting{"resnet": {Chunks: 12, Oldest: 4200 * time.Millisecond}},
 	}

@@ -3,6 +3,7 @@ package rack
 import (
 	"context"
 	"fmt"
+	"time"
 
 	v1 "spillway/appliance/api/spillway/v1"
 )
@@ -23,6 +24,14 @@ type TorCounters struct {
 
 // Counters are the aggregator's of a job, and the ToR's.
 func (r *Rack) Counters(ctx context.Context, job string) (home map[string]uint64, tor TorCounters, err error) {
+	if r.tor != nil {
+		// A daemon that was just restarted, or whose ToR was, leaves the ToR's out until it is there again.
+		ctx, cancel := context.WithTimeoutCause(ctx, daemonPatience, fmt.Errorf("the ToR cannot be read for %v", daemonPatience))
+		defer cancel()
+		if err := r.daemon.awaitSwitch(ctx, time.Time{}); err != nil {
+			return nil, tor, fmt.Errorf("read the counters: %w", err)
+		}
+	}
 	all, err := r.listCounters(ctx, job)
 	if err != nil {
 		return nil, tor, err

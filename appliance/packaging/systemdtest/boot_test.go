@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -105,6 +106,25 @@ func joinCgroup(name string) error {
 		}
 	}
 	return nil
+}
+
+// cgroupPrefix is what the groups of tests are called, with the process id of the test behind it.
+const cgroupPrefix = "spillway-systemdtest-"
+
+// removeStale removes the groups of tests that were killed: what was in them has ended with them.
+func removeStale() error {
+	var errs []error
+	for _, root := range cgroupRoots() {
+		dirs, err := filepath.Glob(filepath.Join(root, cgroupPrefix+"*"))
+		errs = append(errs, err)
+		for _, dir := range dirs {
+			test := strings.TrimPrefix(filepath.Base(dir), cgroupPrefix)
+			if _, err := os.Stat("/proc/" + test); errors.Is(err, os.ErrNotExist) {
+				errs = append(errs, removeCgroup(filepath.Base(dir)))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // removeCgroup removes the group and those that the container's systemd made below it.

@@ -77,7 +77,8 @@ type machine struct {
 func newMachine(t *testing.T, network *network) *machine {
 	t.Helper()
 	m := &machine{t: t, dir: t.TempDir(), console: filepath.Join(t.TempDir(), "console")}
-	order := bootOrder{Root: debianRoot(t), Dir: m.dir, Console: m.console, Cgroup: fmt.Sprintf("spillway-%d", os.Getpid())}
+	order := bootOrder{Root: debianRoot(t), Dir: m.dir, Console: m.console, Cgroup: cgroupPrefix + strconv.Itoa(os.Getpid())}
+	must(t, removeStale())
 	text, err := json.Marshal(order)
 	must(t, err)
 	cmd := exec.Command("/proc/self/exe")

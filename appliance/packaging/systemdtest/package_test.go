@@ -1,11 +1,13 @@
 package systemdtest
 
 import (
+	"errors"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"spillway/appliance/packaging"
 )
@@ -93,6 +95,23 @@ func TestInstall(t *testing.T) {
 	}
 	if out := m.run("systemd-analyze", "verify", "--man=no", "/usr/lib/systemd/system/spillwayd.service"); out != "" {
 		t.Errorf("systemd-analyze verify: %s", out)
+	}
+	// Who starts it all the same hears why it does not, and systemd gives it up in the end.
+	if out, err := m.try("systemctl", "start", "spillwayd"); err == nil {
+		t.Errorf("it starts without an interface: %s", out)
+	}
+	poll(t, time.Minute, "systemd to give it up", func() error {
+		if got := strings.TrimSpace(m.run("systemctl", "show", "--property=ActiveState", "--value", "spillwayd")); got != "failed" {
+			return errors.New(got)
+		}
+		return nil
+	})
+	m.journalSays("/etc/spillway/spillwayd.yaml:1: interfaces: the aggregator has no interface")
+
+	m.write("/etc/spillway/spillwayd.yaml", configuration, "0644")
+	m.run("dpkg", "--remove", "spillway")
+	if got := m.run("cat", "/etc/spillway/spillwayd.yaml"); got != configuration {
+		t.Errorf("a removal changed the configuration to\n%s", got)
 	}
 	m.run("dpkg", "--purge", "spillway")
 	m.purged()

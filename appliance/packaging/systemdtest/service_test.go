@@ -117,6 +117,25 @@ func TestService(t *testing.T) {
 	if got := m.run("systemctl", "show", "--property=NRestarts", "--value", "spillwayd"); got != "1\n" {
 		t.Errorf("systemd restarted the service %s times, want 1", got)
 	}
+	within("the watchdog", func() {
+		pid := m.mainPID()
+		m.write("/etc/systemd/system/spillwayd.service.d/watchdog.conf", "[Service]\nWatchdogSec=2\n", "0644")
+		m.run("systemctl", "daemon-reload")
+		m.run("systemctl", "restart", "spillwayd")
+		if now := m.mainPID(); now == pid {
+			t.Fatal("it was not restarted")
+		}
+		hung := m.mainPID()
+		m.run("sh", "-c", "kill -STOP "+hung)
+		poll(t, time.Minute, "systemd to end a daemon that hangs", func() error {
+			if now := m.mainPID(); now == hung || now == "0" {
+				return fmt.Errorf("it is process %s", now)
+			}
+			return nil
+		})
+		m.run("rm", "/etc/systemd/system/spillwayd.service.d/watchdog.conf")
+		m.run("systemctl", "daemon-reload")
+	})
 	within("an upgrade", func() { m.install("1.0.1") })
 	if got := m.run("spillctl", "status", "--output", "json"); !strings.Contains(got, `"1.0.1"`) {
 		t.Errorf("after the upgrade spillctl status says\n%s", got)
@@ -136,7 +155,7 @@ func TestService(t *testing.T) {
 	m.look(network)
 	within("a reboot", m.reboot)
 	r.finish(256)
-	m.journalSays("generation 1 of job train is running", "generation 1 of job train goes on", "has resumed its part in generation 1", "has left", "signal=terminated")
+	m.journalSays("generation 1 of job train is running", "generation 1 of job train goes on", "has resumed its part in generation 1", "has left", "signal=terminated", "Watchdog timeout")
 
 	m.run("dpkg", "--purge", "spillway")
 	m.purged()
