@@ -157,7 +157,13 @@ func (at *attack) content() content {
 // refusal is docs/protocol.md, section 3, up to the slot, in other words than the program's: whether the frame is the aggregator's at all, the
 // reason to drop it, whose counter that goes to, and, if there is none, the job.
 func (at *attack) refusal(f []byte) (mine bool, reason string, counted int, admitted *Job) {
-	if len(f) < 42 || binary.BigEndian.Uint16(f[12:]) != 0x0800 || f[14] != 0x45 || f[23] != 17 || binary.BigEndian.Uint16(f[20:])&0x1fff != 0 {
+	if len(f) < 42 || binary.BigEndian.Uint16(f[12:]) != 0x0800 || f[14]&15 != 5 || f[23] != 17 {
+		return false, "", 0, nil
+	}
+	if [4]byte(f[26:30]) == [4]byte(f[30:34]) {
+		return true, "not_member", noJob, nil
+	}
+	if f[14] != 0x45 || binary.BigEndian.Uint16(f[20:])&0x1fff != 0 {
 		return false, "", 0, nil
 	}
 	port := binary.BigEndian.Uint16(f[36:])

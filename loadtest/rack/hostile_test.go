@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -368,6 +369,32 @@ func TestSpoofedMember(t *testing.T) {
 			if got[0] != want {
 				t.Errorf("the sum is %d, want %d", got[0], want)
 			}
+		})
+	}
+}
+
+// A home that makes copies for a job without a group takes up what its own program hands on, and nothing from the wire that looks like it: it would
+// send copies of a stranger's packet to all members, in its own name, and past any ToR.
+func TestReplicatorTakesNothingFromTheWire(t *testing.T) {
+	for _, tagged := range []bool{false, true} {
+		t.Run(fmt.Sprintf("tagged=%t", tagged), func(t *testing.T) {
+			const elements = 32
+			r := build(t, Config{Workers: 3})
+			members := joinAll(t, r, Job{Name: "copied", Window: 4, Hosts: []int{0, 1}, Unicast: true})
+			m := members[0]
+			packet := m.packet(0, make([]int32, elements))
+			packet[1] = byte(wire.Result)
+			binary.BigEndian.PutUint64(packet[16:], wire.FullBitmap(2))
+			f := udpFrame(HomeAddr(), netip.AddrPortFrom(HomeAddr(), uint16(m.said.GetWorkerPort())), m.home().Port(), packet)
+			copy(f[6:], hardwareAddr(WorkerAddr(2))) // or else the bridge would not know where the home is
+			if tagged {
+				f = slices.Insert(f, 12, 0x81, 0, 0, 0) // of no VLAN: taken for untagged in the end
+			}
+			i := &intruder{TB: t, fd: rawSocket(t, r, 2, 0)}
+			for range 3 {
+				i.send(f)
+			}
+			reduce(t, members, 0, elements) // fails on a RESULT that is not the sum
 		})
 	}
 }

@@ -196,6 +196,8 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 	switch (parse(ctx, &f)) {
 	case PARSED_FOREIGN:
 		return XDP_PASS;
+	case PARSED_TO_ITSELF: /* a home is no member of its jobs */
+		return drop_jobless(COUNT_NOT_MEMBER);
 	case PARSED_TRUNCATED:
 		return drop_jobless(COUNT_BAD_LENGTH);
 	case PARSED_WHOLE:
