@@ -39,8 +39,8 @@ build: need-go ## static binaries in bin/
 	@mkdir -p bin
 	$(GO_BUILD) -o bin/spill-load ./loadtest
 	$(GO_BUILD) -o bin/spill-tor ./p4/softtor/spill-tor
-	$(GO_BUILD) -o bin/spillwayd ./appliance
-	$(GO_BUILD) -o bin/spillctl ./ctl
+	$(GO_BUILD) -ldflags "-X spillway/appliance/command.builtVersion=$$(<appliance/packaging/VERSION)" -o bin/spillwayd ./appliance
+	$(GO_BUILD) -ldflags "-X spillway/ctl/command.builtVersion=$$(<appliance/packaging/VERSION)" -o bin/spillctl ./ctl
 	@if [[ -n "$(SUDO_USER)" ]]; then chown -R "$(SUDO_USER):" bin; fi
 
 deb: need-go ## Debian packages of the appliance for amd64 and arm64 in dist/

@@ -143,7 +143,7 @@ func said(p Params) *v1.Parameters {
 		Elements: uint32(p.Elements), Window: uint32(p.Window), Priority: uint32(p.Priority),
 		Homes:      []*v1.Home{{Address: p.Home.Addr().String(), Port: uint32(p.Home.Port()), Ports: uint32(max(p.HomePorts, 1))}},
 		WorkerPort: uint32(p.WorkerPort), Address: p.Addr.String(),
-		MinRto: durationpb.New(time.Duration(p.MinRTO)), MaxRto: durationpb.New(time.Duration(p.MaxRTO)), Silence: durationpb.New(time.Duration(p.Silence)),
+		MinRto: durationpb.New(p.MinRTO), MaxRto: durationpb.New(p.MaxRTO), Silence: durationpb.New(p.Silence),
 	}
 	if p.Group.IsValid() {
 		s.Group = p.Group.String()

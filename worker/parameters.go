@@ -94,7 +94,7 @@ func (r *reading) address(what, text string) netip.Addr {
 }
 
 // duration reads one that may be left out, and is 0 then.
-func (r *reading) duration(what string, said *durationpb.Duration, most time.Duration) Duration {
+func (r *reading) duration(what string, said *durationpb.Duration, most time.Duration) time.Duration {
 	if said == nil {
 		return 0
 	}
@@ -103,5 +103,5 @@ func (r *reading) duration(what string, said *durationpb.Duration, most time.Dur
 		r.wrong("%s %s is not between 0 and %s", what, d, most)
 		return 0
 	}
-	return Duration(d)
+	return d
 }

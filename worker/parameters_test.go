@@ -23,7 +23,7 @@ func complete() Params {
 		Job: 65535, Generation: 7, Cookie: math.MaxUint32, Rank: 3, Workers: 64, Elements: 832, Window: 255, Priority: 127,
 		Tor:  &TorRegion{Base: 512, Slots: 256, Period: 256, Offset: 16},
 		Home: netip.MustParseAddrPort("10.77.0.254:9696"), HomePorts: 64, Group: netip.MustParseAddr("239.77.0.9"), WorkerPort: 9809,
-		Addr: netip.MustParseAddr("10.77.0.4"), MinRTO: Duration(time.Millisecond), MaxRTO: Duration(time.Second), Silence: Duration(time.Minute),
+		Addr: netip.MustParseAddr("10.77.0.4"), MinRTO: time.Millisecond, MaxRTO: time.Second, Silence: time.Minute,
 	}
 }
 

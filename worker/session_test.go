@@ -81,7 +81,7 @@ func TestWorkerIsBrokenByTheAppliance(t *testing.T) {
 
 func TestMissingRanksAreExplained(t *testing.T) {
 	a, l := newAppliance(t, ""), newLoopback(t, 4, 0)
-	l.params.Silence = Duration(700 * time.Millisecond)
+	l.params.Silence = 700 * time.Millisecond
 	w, c := joinOne(t, a, l.of(0))
 	begin := time.Now()
 	c.notice(t, v1.NoticeKind_NOTICE_KIND_LOST, "ranks 2, 3 lost their connections.", 2, 3)

@@ -68,7 +68,7 @@ func newLoopback(t *testing.T, workers int, loss float64) *loopback {
 	}
 	at := conn.LocalAddr().(*net.UDPAddr).AddrPort()
 	l := &loopback{conn: conn, done: make(chan struct{}), params: Params{Job: 5, Generation: 2, Cookie: 99, Workers: workers, Elements: 64,
-		Window: 64, Home: at, WorkerPort: at.Port(), Silence: Duration(20 * time.Second)}}
+		Window: 64, Home: at, WorkerPort: at.Port(), Silence: 20 * time.Second}}
 	group := netip.MustParseAddr("239.77.0.5")
 	job := xdp.Job{ID: 5, Generation: 2, Cookie: 99, Elements: 64, Window: 64, Workers: workers,
 		Home: netip.AddrPortFrom(at.Addr(), wire.BasePort), HomePorts: 1, Group: group, WorkerPort: at.Port()}
@@ -263,7 +263,7 @@ func TestDisagreementBreaksTheJob(t *testing.T) {
 
 func TestSilenceNamesWhoIsMissing(t *testing.T) {
 	l := newLoopback(t, 3, 0)
-	l.params.Silence = Duration(300 * time.Millisecond)
+	l.params.Silence = 300 * time.Millisecond
 	begin := time.Now()
 	for rank, err := range each(l.join(t, 2), func(_ int, w *Worker) error { return w.AllReduce(t.Context(), make([]float32, 100)) }) {
 		var missing *MissingRanksError
@@ -275,7 +275,7 @@ func TestSilenceNamesWhoIsMissing(t *testing.T) {
 
 func TestSilentHome(t *testing.T) {
 	l := newLoopback(t, 2, 1)
-	l.params.Silence = Duration(200 * time.Millisecond)
+	l.params.Silence = 200 * time.Millisecond
 	var silent *HomeSilentError
 	if err := l.join(t, 1)[0].AllReduce(t.Context(), make([]float32, 100)); !errors.As(err, &silent) || silent.Home != l.params.Home || !errors.Is(err, ErrBroken) {
 		t.Errorf("error %v", err)

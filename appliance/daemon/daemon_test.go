@@ -92,6 +92,21 @@ func TestLivenessNamesWhatFails(t *testing.T) {
 	}
 }
 
+func TestWatchThatStopped(t *testing.T) {
+	i := &interfaces{}
+	if err := i.alive(); err != nil {
+		t.Errorf("before it began: %v", err)
+	}
+	i.mark()
+	if err := i.alive(); err != nil {
+		t.Errorf("when it has looked: %v", err)
+	}
+	i.looked = time.Now().Add(-time.Minute)
+	if err := i.alive(); err == nil {
+		t.Error("it has not looked for a minute, and is alive")
+	}
+}
+
 // TestSignals: the first ends in order, the second at once, and SIGHUP neither.
 func TestSignals(t *testing.T) {
 	signals := make(chan os.Signal)

@@ -43,8 +43,9 @@ type interfaces struct {
 	warnings *warnings
 	log      *slog.Logger
 
-	mu    sync.Mutex // guards homes; held for no call that blocks
-	homes []home
+	mu     sync.Mutex // guards what follows; held for no call that blocks
+	homes  []home
+	looked time.Time // when watch last looked
 }
 
 func newInterfaces(list []config.Interface, plane *xdp.Aggregator, log *events.Log, w *warnings, logger *slog.Logger) *interfaces {
@@ -66,6 +67,22 @@ func (i *interfaces) set(n int, h home) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.homes[n] = h
+}
+
+func (i *interfaces) mark() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.looked = time.Now()
+}
+
+// alive says whether watch goes on looking. Before it begins there is nothing to say.
+func (i *interfaces) alive() error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if since := time.Since(i.looked); !i.looked.IsZero() && since > 10*lookAgain {
+		return fmt.Errorf("it has not looked at them for %v", since.Round(time.Second))
+	}
+	return nil
 }
 
 // attach waits for the interfaces, up to comeUp, and puts the program on them. waiting is told what for.
@@ -185,6 +202,7 @@ func (i *interfaces) watch(ctx context.Context) error {
 			i.judge(h, now)
 			i.set(n, now)
 		}
+		i.mark()
 		select {
 		case <-changes.changed:
 		case <-tick.C:

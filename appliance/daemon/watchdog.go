@@ -27,10 +27,7 @@ func (d *daemon) newLiveness() *liveness {
 		_, err := d.plane.UnknownJobCounters()
 		return err
 	})
-	add("the watch of interfaces", func(context.Context) error {
-		d.interfaces.list()
-		return nil
-	})
+	add("the watch of interfaces", func(context.Context) error { return d.interfaces.alive() })
 	if d.fabric != nil {
 		add("the keeper of the ToR", func(context.Context) error {
 			d.fabric.State()

@@ -3,7 +3,10 @@ package absence
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 
 	v1 "spillway/appliance/api/spillway/v1"
 	"spillway/appliance/config"
@@ -38,7 +41,7 @@ func Find(ctx context.Context, appliance Appliance) []*v1.Finding {
 
 // host is what the daemon would find on this host, and what the one before left.
 func host(ctx context.Context, read *config.Config) []*v1.Finding {
-	pins := config.Default().Aggregator.Pin
+	pins := "" // not looked at
 	if read != nil {
 		pins = read.Aggregator.Pin
 	}
@@ -57,9 +60,19 @@ func host(ctx context.Context, read *config.Config) []*v1.Finding {
 
 func configuration(path string) (*config.Config, []*v1.Finding) {
 	read, err := config.Load(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, []*v1.Finding{warn("config", fmt.Sprintf("there is no configuration %s", path),
+			"the package brings one; if the daemon runs with another file, name it with --config")}
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, []*v1.Finding{warn("config", fmt.Sprintf("%s may not read the configuration: %v", whoAmI(), err), "run it with sudo")}
+	}
 	if err != nil {
 		return nil, []*v1.Finding{fail("config", fmt.Sprintf("the daemon cannot start with its configuration: %v", err),
 			fmt.Sprintf("correct it; 'spillwayd check %s' says whether it is right (--config names another file)", path))}
+	}
+	if os.Geteuid() != 0 {
+		return read, []*v1.Finding{warn("config", path+" is right in itself; what this host lacks for it only root can see", "run it with sudo")}
 	}
 	if err := read.CheckHost(); err != nil {
 		return read, []*v1.Finding{fail("config", fmt.Sprintf("this host lacks something that the configuration needs: %v", err),

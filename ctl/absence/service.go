@@ -77,7 +77,7 @@ func properties(ctx context.Context, unit string) (map[string]any, error) {
 	return all, nil
 }
 
-// process looks for the daemon among all processes, where no service manager says anything of it.
+// process looks for the daemon among all processes of this network namespace, where no service manager says anything of it.
 func process(why string) *v1.Finding {
 	const check = "service"
 	names, err := filepath.Glob("/proc/[0-9]*/comm")
@@ -86,9 +86,20 @@ func process(why string) *v1.Finding {
 	}
 	for _, name := range names {
 		comm, err := os.ReadFile(name)
-		if err == nil && strings.TrimSpace(string(comm)) == "spillwayd" {
+		if err == nil && strings.TrimSpace(string(comm)) == "spillwayd" && here(filepath.Dir(name)) {
 			return fine(check, fmt.Sprintf("%s; process %s is a spillwayd", why, filepath.Base(filepath.Dir(name))))
 		}
 	}
 	return fail(check, why+", and no process is a spillwayd", "start it: 'systemctl start spillwayd', or 'spillwayd run' where there is no systemd")
+}
+
+// here says whether a process is in this network namespace: one in a container is another appliance. Of other users' processes one may not know; they
+// are taken for it.
+func here(process string) bool {
+	theirs, err := os.Readlink(filepath.Join(process, "ns/net"))
+	if err != nil {
+		return true
+	}
+	ours, err := os.Readlink("/proc/self/ns/net")
+	return err != nil || theirs == ours
 }

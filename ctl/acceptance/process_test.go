@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -36,10 +37,24 @@ type process struct {
 	said bytes.Buffer // stderr
 }
 
+// program is this one under the name of a role, which is what the kernel calls the process then.
+func program(t *testing.T, as string) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), as)
+	if err := os.Symlink(self, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // start runs this program as a role. It is ended with the test, which shows what it said if it failed.
 func start(t *testing.T, in *namespace, as string, env []string, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, name: as + " " + strings.Join(args, " "), cmd: exec.Command("/proc/self/exe", args...), lines: make(chan string, 1024),
+	p := &process{t: t, name: as + " " + strings.Join(args, " "), cmd: exec.Command(program(t, as), args...), lines: make(chan string, 1024),
 		done: make(chan struct{})}
 	p.cmd.Env = append(append(os.Environ(), role+"="+as), env...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}

@@ -77,6 +77,12 @@ func startReducers(t *testing.T, r *Rack, job Job) []*Process {
 	if err := r.AddJob(t.Context(), job); err != nil {
 		t.Fatal(err)
 	}
+	return reducers(t, r, job)
+}
+
+// reducers starts a process for each rank of a job that is there, and returns when all are reducing.
+func reducers(t *testing.T, r *Rack, job Job) []*Process {
+	t.Helper()
 	invitations, err := r.Invite(job)
 	if err != nil {
 		t.Fatal(err)
@@ -227,12 +233,24 @@ func TestDeletedJobIsAnErrorAtItsWorkers(t *testing.T) {
 // The error of those who wait for a worker that was killed says which one that was, and when it went.
 func TestKilledWorkerIsNamedByTheOthers(t *testing.T) {
 	r := build(t, Config{Workers: 3, Rate: 500_000_000})
-	all := startReducers(t, r, Job{Name: "bereaved", Window: 64, Silence: time.Second})
+	job := Job{Name: "bereaved", Window: 64, Silence: time.Second}
+	all := startReducers(t, r, job)
 	all[1].Kill()
-	want := regexp.MustCompile(fmt.Sprintf(`missing rank 1; rank 1 \(%s, host .* pid %d\) lost its connection [0-9.]+s ago`, regexp.QuoteMeta(WorkerAddr(1).String()), all[1].PID()))
+	want := regexp.MustCompile(fmt.Sprintf(`missing rank 1; rank 1 \(%s, host .* pid %d\) lost its connection [0-9.]+m?s ago`, regexp.QuoteMeta(WorkerAddr(1).String()), all[1].PID()))
 	for _, report := range reports(t, []*Process{all[0], all[2]}) {
 		if !want.MatchString(report.Error) {
 			t.Errorf("%q, want %q", report.Error, want)
+		}
+	}
+	// Those who are left close and join again, as another in the place of the one that is gone: a new generation.
+	again := reducers(t, r, job)
+	got, err := r.daemon.jobs.GetJob(t.Context(), &v1.GetJobRequest{Name: job.Name})
+	if err != nil || got.GetJob().GetGeneration() != 2 || got.GetJob().GetPresent() != 3 {
+		t.Errorf("after all have joined again: %v, %v", got, err)
+	}
+	for _, p := range again {
+		if err := p.Stop(); err != nil {
+			t.Error(err)
 		}
 	}
 }
