@@ -18,6 +18,7 @@ type benchOptions struct {
 	elements []int
 	rounds   int
 	tor      bool
+	drops    bool
 	output   string
 }
 
@@ -46,10 +47,13 @@ beside it a bare byte-swap-and-add loop over the same elements.
 With --tor, a DATA packet in the software ToR:
   claim_ns, merge_ns, complete_ns   it takes a free slot, is added, is the last one and becomes the RESULT
   preempt_ns, spill_ns              it puts a less urgent chunk out of the slot, or goes on to its home
-  resend_ns                         a RESEND that takes along what is in the slot`,
+  resend_ns                         a RESEND that takes along what is in the slot
+
+With --drops, what a packet costs that is dropped, at both levels, by the reason that it is counted under.`,
 		Flags: []cli.Flag{
 			&cli.IntSliceFlag{Name: "elements", Aliases: []string{"e"}, Value: cli.NewIntSlice(32, 64, 256, 832), Usage: "elements a packet, several with commas"},
 			&cli.BoolFlag{Name: "tor", Usage: "the software ToR's program instead", Destination: &o.tor},
+			&cli.BoolFlag{Name: "drops", Usage: "packets that are dropped instead", Destination: &o.drops},
 			&cli.IntFlag{Name: "rounds", Value: 11, Usage: "rounds to take the median of", Destination: &o.rounds},
 			outputFlag(&o.output),
 		},
@@ -69,6 +73,9 @@ func (o *benchOptions) validate() error {
 	if o.rounds < 1 || o.rounds > 1000 {
 		return usagef("bench: --rounds is %d, want 1 to 1000", o.rounds)
 	}
+	if o.tor && o.drops {
+		return usagef("bench: --tor and --drops: want one of them; --drops measures both levels")
+	}
 	return checkOutput(o.output)
 }
 
@@ -83,6 +90,18 @@ func bench(ctx context.Context, o *benchOptions, s streams) error {
 	advance := func() error {
 		progress.Advance(1)
 		return context.Cause(ctx)
+	}
+	if o.drops {
+		progress.Step("measuring what is dropped", 2)
+		results, err := o.benchDrops(advance)
+		progress.Close()
+		if err != nil {
+			return err
+		}
+		if o.output == outputJSON {
+			return writeJSON(s.out, results)
+		}
+		return writeDropBench(s.out, results)
 	}
 	if o.tor {
 		progress.Step("measuring the software ToR", len(o.elements))

@@ -15,7 +15,7 @@ const (
 	// A build takes over maps of its own layout only.
 	layoutVersion = 1
 	// programVersion is that of the programs over a layout. It grows with every change of theirs.
-	programVersion = 1
+	programVersion = 2
 )
 
 // descriptionMagic begins the description of every layout: "spillway".

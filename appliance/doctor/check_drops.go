@@ -32,7 +32,8 @@ var dropReasons = map[string]drop{
 		"let that worker leave and join again: it has the parameters of another job or generation", false},
 	"bad_header": {"packets that are not Spillway's, or of another version, came to its ports at the ToR",
 		versions + "; or something else uses UDP ports 9696 to 9727", false},
-	"unknown_job": {"packets of a job that is not there", "a worker goes on after its job was deleted, or is of another appliance: " + findSender, false},
+	"unknown_job": {"packets of a job that is not there, or not at the address and port they came to",
+		"a worker goes on after its job was deleted, or is of another appliance, or somebody tries to get around the ToR: " + findSender, false},
 	"bad_generation": {"packets of another generation of the job",
 		"a process of an earlier run still sends: end it; workers of this run need a new join when all have left", false},
 	"bad_cookie": {"packets with a cookie that is not the job's",
@@ -40,7 +41,7 @@ var dropReasons = map[string]drop{
 			findSender, false},
 	"not_member": {"packets from addresses that are no member's",
 		"a worker sends from another address than it joined with (several interfaces, NAT): let it name the address when it joins " +
-			"(worker.WithAddress), or fix its route to the home", false},
+			"(worker.WithAddress), or fix its route to the home. If no worker does, somebody sends who is none: " + findSender, false},
 	"bad_bitmap": {"packets that claim a rank which their address does not own",
 		"two processes have one address, or a worker runs with another's rank: start each with its own", false},
 	"bad_direction": {"packets that one in the sender's role does not send",
@@ -52,12 +53,32 @@ var dropReasons = map[string]drop{
 	"internal": {"packets that the aggregator could not handle: a driver's limit, or a bug",
 		"look for the driver in 'dmesg'; use generic mode, and report it", false},
 	"stale": {"packets that came after all had their chunk's result",
-		"the network delays or duplicates packets for longer than a window takes: look for a congested or flapping link", true},
+		"the network delays or duplicates packets for longer than a window takes: look for a congested or flapping link. If nothing moves meanwhile, " +
+			"a worker has run ahead of all others: 'spillctl slots JOB' shows the rank that is alone in them; end it", true},
 	"overlap": {"partial sums that contain what the slot has already",
 		"the network loses many packets on the way from the ToR: look for a congested link", true},
 	"duplicate":        {"contributions that the ToR has already", "the network duplicates packets, or loses many results: look for a congested link", true},
 	"duplicate_result": {"results that the home has already", "the network loses many packets: look for a congested link", true},
 	"unsolicited":      {"results that nobody asked for", "a worker answers for chunks that are long gone: look for a delayed link", true},
+}
+
+// torReasons are those that mean something else in the ToR than at the aggregator.
+var torReasons = map[string]drop{
+	"stale": {dropReasons["bad_generation"].means, dropReasons["bad_generation"].remedy, false},
+	"not_member": {"packets from addresses that are no member's, or not at the port by which they came",
+		"compare switch.hosts of the configuration with what is plugged into which port of the ToR. If they agree, somebody sends in a " +
+			"member's name: the ports' own counters show behind which; end it", false},
+}
+
+// meaning is what it means that packets are dropped for a reason at a level.
+func meaning(level, reason string) drop {
+	if what, special := torReasons[reason]; special && level == "tor" {
+		return what
+	}
+	if what, known := dropReasons[reason]; known {
+		return what
+	}
+	return drop{means: "packets", remedy: "docs/protocol.md says what the reason means"}
 }
 
 // ordinaryShare is up to which part of the contributions ordinary drops are no news.
@@ -81,10 +102,7 @@ func (d *diagnosis) drops(job string) {
 	var long []string
 	for _, c := range reasons {
 		grown := d.grown(c.Level, c.Job, c.Name)
-		what, known := dropReasons[c.Name]
-		if !known {
-			what = drop{means: "packets", remedy: "docs/protocol.md says what the reason means"}
-		}
+		what := meaning(c.Level, c.Name)
 		share := float64(grown) / float64(max(1, d.grown("aggregator", job, "data")))
 		if grown == 0 || what.ordinary && (share < ordinaryShare || grown < fewData) {
 			long = append(long, fmt.Sprintf("%s %d", c.Name, c.Value))

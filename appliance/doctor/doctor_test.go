@@ -157,11 +157,13 @@ func TestFindings(t *testing.T) {
 		}, "multicast", failure, "results do not arrive by multicast: lately 20", "--publication unicast"},
 		"multicast, one": {func(s *Sources) { set(s, "aggregator", job, "result_resent", 400); s.Workers[job][1].Packets = 4000 }, "multicast",
 			failure, "do not arrive by multicast at rank 1", "IGMP"},
-		"multicast, lossy": {func(s *Sources) { set(s, "aggregator", job, "result_resent", 60) }, "multicast", warning, "get lost on the way", "congested"},
-		"drops":            {func(s *Sources) { set(s, "aggregator", job, "bad_cookie", 17) }, "drops", failure, "bad_cookie): 17 in 1s, 17 in all", "end it"},
-		"drops at the ToR": {func(s *Sources) { set(s, "tor", job, "bad_direction", 17) }, "drops", failure, "the ToR drops", "switch.hosts"},
-		"drops of no job":  {func(s *Sources) { set(s, "aggregator", "", "unknown_job", 5) }, "drops", failure, "unknown_job): 2 in 1s, 5 in all", "end it"},
-		"many stale":       {func(s *Sources) { set(s, "aggregator", job, "stale", 500) }, "drops", warning, "stale", "congested"},
+		"multicast, lossy":   {func(s *Sources) { set(s, "aggregator", job, "result_resent", 60) }, "multicast", warning, "get lost on the way", "congested"},
+		"drops":              {func(s *Sources) { set(s, "aggregator", job, "bad_cookie", 17) }, "drops", failure, "bad_cookie): 17 in 1s, 17 in all", "end it"},
+		"drops at the ToR":   {func(s *Sources) { set(s, "tor", job, "bad_direction", 17) }, "drops", failure, "the ToR drops", "switch.hosts"},
+		"drops of no job":    {func(s *Sources) { set(s, "aggregator", "", "unknown_job", 5) }, "drops", failure, "unknown_job): 2 in 1s, 5 in all", "end it"},
+		"old run at the ToR": {func(s *Sources) { set(s, "tor", job, "stale", 5) }, "drops", failure, "another generation", "earlier run"},
+		"spoofed at the ToR": {func(s *Sources) { set(s, "tor", job, "not_member", 5) }, "drops", failure, "the port by which they came", "switch.hosts"},
+		"many stale":         {func(s *Sources) { set(s, "aggregator", job, "stale", 500) }, "drops", warning, "stale", "congested"},
 		"a reason unheard": {func(s *Sources) {
 			s.Counters = append(s.Counters, &v1.Counter{Level: "tor", Job: job, Name: "new_reason", Value: 1, Drop: true})
 		}, "drops", failure, "new_reason", "protocol.md"},

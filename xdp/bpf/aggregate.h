@@ -196,6 +196,8 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 	switch (parse(ctx, &f)) {
 	case PARSED_FOREIGN:
 		return XDP_PASS;
+	case PARSED_TO_ITSELF: /* a home is no member of its jobs */
+		return drop_jobless(COUNT_NOT_MEMBER);
 	case PARSED_TRUNCATED:
 		return drop_jobless(COUNT_BAD_LENGTH);
 	case PARSED_WHOLE:
@@ -221,7 +223,10 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 	__u32 id = bpf_ntohs(wire_of(f)->job);
 	struct job *job = bpf_map_lookup_elem(&jobs, &id);
 
-	if (!job || !job->active || ip_of(f)->daddr != job->home)
+	/* The program has ports of several kinds: a ToR vouches for the senders of packets to some of them, and lets
+	 * those to others through unseen. A packet to another port than the job's would not have been seen by its ToR. */
+	if (!job || !job->active || ip_of(f)->daddr != job->home ||
+	    (__u16)(bpf_ntohs(udp_of(f)->dest) - bpf_ntohs(job->home_port)) >= job->home_ports)
 		return drop_jobless(COUNT_UNKNOWN_JOB);
 
 	struct job_counters *c = bpf_map_lookup_elem(&counters, &id);

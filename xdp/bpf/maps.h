@@ -36,8 +36,8 @@ struct job {
 	__u8 generation;
 	__u8 replicas;
 	__u8 unused;
-	__u16 home_ports; /* for Go: the program takes any of its own */
-	__u32 window;     /* likewise: W, which the ring does not tell exactly */
+	__u16 home_ports; /* P: from home_port on */
+	__u32 window;     /* for Go: W, which the ring does not tell exactly */
 	__u32 bound; /* 2^k: what a child that leaves room for all stays below (elements.h) */
 	__u32 zero;   /* always 0, which the verifier does not know (elements.h) */
 	__u32 unused_too;

@@ -7,9 +7,18 @@
 
 enum parsed {
 	PARSED_FOREIGN,   /* not for this program: the kernel's */
+	PARSED_TO_ITSELF, /* forged: what only this program makes */
 	PARSED_TRUNCATED, /* to one of our ports, but not whole */
 	PARSED_WHOLE,
 };
+
+/* Whether an Ethernet frame that begins with f, of WIRE_AT bytes or more, is UDP from an address to itself. This is how
+ * the XDP program marks what the tc program is to replicate, and so nothing of the kind may come from the wire. */
+static __always_inline bool to_itself(const struct frame *f)
+{
+	return eth_of(f)->h_proto == bpf_htons(ETH_P_IP) && ip_of(f)->ihl == 5 && ip_of(f)->protocol == IPPROTO_UDP &&
+	       ip_of(f)->saddr == ip_of(f)->daddr;
+}
 
 /* Whether the frame is UDP to one of the home's ports, and all of it is there.
  * Packets with IP options and later fragments show no port at the usual place;
@@ -22,6 +31,8 @@ static __always_inline enum parsed parse(struct xdp_md *ctx, struct frame **out)
 
 	if (data + WIRE_AT > data_end)
 		return PARSED_FOREIGN;
+	if (to_itself(f))
+		return PARSED_TO_ITSELF;
 	if (eth_of(f)->h_proto != bpf_htons(ETH_P_IP) || ip_of(f)->version != 4 || ip_of(f)->ihl != 5 ||
 	    ip_of(f)->protocol != IPPROTO_UDP || (ip_of(f)->frag_off & bpf_htons(0x1fff)))
 		return PARSED_FOREIGN;

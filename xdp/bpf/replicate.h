@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /* Where the fabric has no multicast: one copy of a RESULT or SOLICIT to each
- * worker. The XDP program makes the packet out from the home to itself, which
- * cannot come from the wire (the XDP program sees everything that does, and a
- * home is no member of its jobs), and passes it up to this program at tc ingress. */
+ * worker. The XDP program makes the packet out from the home to itself, and
+ * passes it up to this program at tc ingress. Nothing of the kind comes from the
+ * wire: the XDP program drops it (to_itself in parse.h) unless a VLAN tag hides
+ * it, which the kernel has taken off here, but remembers. */
 #pragma once
 
 #include <linux/pkt_cls.h>
@@ -23,8 +24,7 @@ static __always_inline int replicate(struct __sk_buff *skb)
 
 	if (data + FRAME_SIZE > data_end)
 		return TC_ACT_OK;
-	if (eth_of(f)->h_proto != bpf_htons(ETH_P_IP) || ip_of(f)->ihl != 5 ||
-	    ip_of(f)->protocol != IPPROTO_UDP || ip_of(f)->saddr != ip_of(f)->daddr)
+	if (skb->vlan_present || !to_itself(f))
 		return TC_ACT_OK;
 
 	__u32 id = bpf_ntohs(wire_of(f)->job);

@@ -1,0 +1,215 @@
+package xdp
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"spillway/wire"
+	"spillway/wire/hostile"
+)
+
+// The jobs under attack: one with a ToR, whose partial sums may have any bits, and one of unicast copies. Both have chunks of 64 elements and
+// lie side by side in one class of slots. They are on other ports of the home.
+const (
+	attackedSlots = 32
+	attackedRing  = 16
+)
+
+var attackedTor = netip.MustParseAddr("10.77.0.253")
+
+func attackedJobs() []Job {
+	a := testJob(3, 64)
+	a.HomePorts = 2
+	a.Members = append(a.Members, Member{Addr: attackedTor, Bits: wire.FullBitmap(3)})
+	b := testJob(4, 64)
+	b.ID, b.Generation, b.Cookie, b.Group = 2, 0xff, 1, netip.Addr{}
+	b.Home = netip.AddrPortFrom(homeAddr, wire.BasePort+2)
+	for i := range b.Members {
+		b.Members[i].MAC, b.Members[i].Ifindex = workerMAC(i), 1
+	}
+	return []Job{a, b}
+}
+
+// An attack is an aggregator under attack: what is in its maps, as it was after the packet before.
+type attack struct {
+	testing.TB
+	a      *Aggregator
+	jobs   []Job
+	world  hostile.World
+	before content
+}
+
+// content is all that packets change: slots with their elements, and counters by the job's id, or noJob.
+type content struct {
+	slots    []slotContent
+	counters map[int]map[string]uint64
+}
+
+const noJob = -1
+
+// underAttack loads an aggregator of its own, so that all there is of slots can be read at once.
+func underAttack(t testing.TB) *attack {
+	t.Helper()
+	a, err := Load(Config{MaxJobs: 16, Slots: Slots{1, attackedSlots, 1, 1}, Ports: 4})
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	t.Cleanup(func() {
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	at := &attack{TB: t, a: a, jobs: attackedJobs()}
+	at.world = hostile.World{
+		Addrs: []netip.Addr{homeAddr, attackedTor, groupAddr, netip.MustParseAddr("10.77.0.77"), netip.MustParseAddr("0.0.0.0"), netip.MustParseAddr("255.255.255.255")},
+		Ports: []uint16{wire.BasePort, wire.BasePort + 1, wire.BasePort + 2, wire.BasePort + 3, wire.BasePort + 4, wire.BasePort - 1, workerPort, 0, 0xffff},
+		Jobs:  []uint16{0, 2, 7, 15, 16, 0xffff}, Generations: []uint8{0, 1, 2, 3, 4, 0xfe, 0xff}, Cookies: []uint32{0, 1, 0xfeedbeef, 0xfeedbeee},
+		Bitmaps: []uint64{0, 1, 2, 3, 4, 6, 7, 8, 15, 16, 1 << 63, ^uint64(0)}, Slots: []uint16{0, 1, 0xffff}, Ring: attackedRing,
+		Elements: []int{0, 1, 31, 32, 33, 63, 64, 65, 96, 832, 833},
+	}
+	for rank := range 5 {
+		at.world.Addrs = append(at.world.Addrs, workerAddr(rank))
+	}
+	at.renew()
+	return at
+}
+
+// renew makes the jobs anew, with empty slots.
+func (at *attack) renew() {
+	at.Helper()
+	for _, j := range at.jobs {
+		if err := at.a.RemoveJob(j.ID); err != nil && !errors.Is(err, ErrNoJob) {
+			at.Fatal(err)
+		}
+		if err := at.a.AddJob(j); err != nil {
+			at.Fatal(err)
+		}
+	}
+	at.before = at.content()
+}
+
+// honest is a valid packet of a member, for one of the chunks from base on.
+func (at *attack) honest(rng *rand.Rand, base uint32) []byte {
+	job := at.jobs[rng.IntN(len(at.jobs))]
+	who := job.Members[rng.IntN(len(job.Members))]
+	h := wire.Header{
+		Version: wire.Version, Type: wire.Data, Job: job.ID, Generation: job.Generation, Cookie: job.Cookie, Priority: 1,
+		Seq: base + uint32(rng.IntN(job.Window)), Bitmap: who.Bits, Elems: 64, Slot: 0xffff,
+	}
+	if who.aggregates() {
+		h.Bitmap = 1 + rng.Uint64N(who.Bits)
+	}
+	if rng.IntN(3) == 0 {
+		h.Flags = wire.Resend
+	}
+	switch rng.IntN(8) {
+	case 0:
+		h.Type, h.Elems = wire.Probe, 0
+	case 1:
+		h.Type, h.Bitmap = wire.Result, wire.FullBitmap(job.Workers)
+	}
+	payload := make([]byte, wire.HeaderSize+int(h.Elems)*wire.ElementSize)
+	h.Encode(payload)
+	for i := wire.HeaderSize; i < len(payload); i++ {
+		payload[i] = byte(rng.Uint32())
+	}
+	home := netip.AddrPortFrom(job.Home.Addr(), job.Home.Port()+wire.HomePort(h.Seq, job.HomePorts))
+	return udpFrame(workerMAC(0), homeMAC, netip.AddrPortFrom(who.Addr, workerPort), home, 2, payload)
+}
+
+// content reads the maps whole, for there are many packets.
+func (at *attack) content() content {
+	at.Helper()
+	c := content{slots: make([]slotContent, attackedSlots), counters: map[int]map[string]uint64{}}
+	all, payloads := make([]aggregatorSlot, at.a.config.Slots.total()), make([][64]int32, attackedSlots)
+	keys := make([]uint32, len(all))
+	var cursor ebpf.MapBatchCursor
+	if _, err := at.a.objects.Slots.BatchLookup(&cursor, keys, all, nil); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		at.Fatal(err)
+	}
+	cursor = ebpf.MapBatchCursor{}
+	if _, err := at.a.objects.Payload64Map.BatchLookup(&cursor, keys[:attackedSlots], payloads, nil); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		at.Fatal(err)
+	}
+	first := at.a.config.Slots.base(1)
+	for i := range c.slots {
+		s := all[first+uint32(i)]
+		c.slots[i] = slotContent{s.Seq, s.Tenant, s.Bitmap, s.Elems, s.Op, s.Flags, s.Complete, payloads[i]}
+	}
+	var err error
+	if c.counters[noJob], err = at.a.UnknownJobCounters(); err != nil {
+		at.Fatal(err)
+	}
+	for _, j := range at.jobs {
+		if c.counters[int(j.ID)], err = at.a.Counters(j.ID); err != nil {
+			at.Fatal(err)
+		}
+	}
+	return c
+}
+
+// refusal is docs/protocol.md, section 3, up to the slot, in other words than the program's: whether the frame is the aggregator's at all, the
+// reason to drop it, whose counter that goes to, and, if there is none, the job.
+func (at *attack) refusal(f []byte) (mine bool, reason string, counted int, admitted *Job) {
+	if len(f) < 42 || binary.BigEndian.Uint16(f[12:]) != 0x0800 || f[14]&15 != 5 || f[23] != 17 {
+		return false, "", 0, nil
+	}
+	if [4]byte(f[26:30]) == [4]byte(f[30:34]) {
+		return true, "not_member", noJob, nil
+	}
+	if f[14] != 0x45 || binary.BigEndian.Uint16(f[20:])&0x1fff != 0 {
+		return false, "", 0, nil
+	}
+	port := binary.BigEndian.Uint16(f[36:])
+	if port < wire.BasePort || port >= wire.BasePort+at.a.config.Ports {
+		return false, "", 0, nil
+	}
+	ip, udp := int(binary.BigEndian.Uint16(f[16:])), int(binary.BigEndian.Uint16(f[38:]))
+	if len(f) < 70 || f[20]&0x20 != 0 || ip != len(f)-14 || udp != ip-20 {
+		return true, "bad_length", noJob, nil
+	}
+	elems := int(binary.BigEndian.Uint16(f[66:]))
+	typ := wire.Type(f[43])
+	switch {
+	case f[42] != wire.Version:
+		return true, "bad_version", noJob, nil
+	case !slices.Contains([]wire.Type{wire.Data, wire.Result, wire.Probe}, typ):
+		return true, "bad_type", noJob, nil
+	case f[44] > 15:
+		return true, "bad_flags", noJob, nil
+	case f[45] > 2:
+		return true, "bad_op", noJob, nil
+	case (elems == 0) != (typ == wire.Probe) || elems > wire.MaxElements:
+		return true, "bad_elems", noJob, nil
+	case udp != 36+4*elems:
+		return true, "bad_length", noJob, nil
+	}
+	i := slices.IndexFunc(at.jobs, func(j Job) bool { return j.ID == binary.BigEndian.Uint16(f[46:]) })
+	if i < 0 || [4]byte(f[30:34]) != homeAddr.As4() || port < at.jobs[i].Home.Port() || port >= at.jobs[i].Home.Port()+at.jobs[i].HomePorts {
+		return true, "unknown_job", noJob, nil
+	}
+	job := &at.jobs[i]
+	who := slices.IndexFunc(job.Members, func(m Member) bool { return m.Addr.As4() == [4]byte(f[26:30]) })
+	bitmap, full := binary.BigEndian.Uint64(f[58:]), wire.FullBitmap(job.Workers)
+	switch {
+	case f[48] != job.Generation:
+		reason = "bad_generation"
+	case binary.BigEndian.Uint32(f[50:]) != job.Cookie:
+		reason = "bad_cookie"
+	case elems > job.Elements:
+		reason = "bad_elems"
+	case who < 0:
+		reason = "not_member"
+	case bitmap == 0,
+		typ == wire.Result && bitmap != full && (f[44]&byte(wire.Partial) == 0 || bitmap&^full != 0),
+		typ != wire.Result && bitmap&^job.Members[who].Bits != 0:
+		reason = "bad_bitmap"
+	}
+	return true, reason, int(job.ID), job
+}
