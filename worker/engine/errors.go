@@ -136,10 +136,10 @@ const (
 // kindAverage is the operation of a Kind that is no operation of the network's.
 const kindAverage = 3
 
-var dtypeNames = map[Kind]string{dtypeFloat32: "float32", dtypeInt32: "int32", dtypeFloat64: "float64", dtypeFloat16: "float16", dtypeBFloat16: "bfloat16"}
-
 func (k Kind) String() string {
-	name := dtypeNames[k>>4]
+	name := map[Kind]string{
+		dtypeFloat32: "float32", dtypeInt32: "int32", dtypeFloat64: "float64", dtypeFloat16: "float16", dtypeBFloat16: "bfloat16",
+	}[k>>4]
 	if name == "" {
 		name = fmt.Sprintf("dtype %d", k>>4)
 	}

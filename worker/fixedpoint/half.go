@@ -61,7 +61,7 @@ func narrow(v float64, fraction, least int32, limit float64, infinity uint16) ui
 	// Half a step, less one if the last bit that stays is 0, so that a tie only carries into an odd number. A carry out of the fraction is right as it is.
 	drop := uint(52 - fraction)
 	bits += 1<<(drop-1) - 1 + bits>>drop&1
-	return sign | uint16(bits>>drop) - uint16(1023+least-1)<<fraction
+	return sign | (uint16(bits>>drop) - uint16(1023+least-1)<<fraction)
 }
 
 // widened is how many halves are made float32 at a time, which the loops for those then take.
