@@ -102,8 +102,8 @@ func (f Format) Round(value *big.Rat) float64 {
 	if new(big.Rat).Abs(rounded).Cmp(powerOfTwo(f.Most)) >= 0 {
 		return math.Inf(value.Sign())
 	}
-	v, _ := rounded.Float64() // exact
-	return v
+	v, _ := rounded.Float64()                      // exact
+	return math.Copysign(v, float64(value.Sign())) // also of what is rounded to 0
 }
 
 // scaled is x * 2^exponent.
