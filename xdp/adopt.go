@@ -22,7 +22,7 @@ import (
 func (a *Aggregator) maps() map[string]**ebpf.Map {
 	o := &a.objects.aggregatorMaps
 	return map[string]**ebpf.Map{
-		"jobs": &o.Jobs, "members": &o.Members, "replicas": &o.Replicas, "counters": &o.Counters, "slots": &o.Slots,
+		"jobs": &o.Jobs, "members": &o.Members, "replicas": &o.Replicas, "counters": &o.Counters, "slots": &o.Slots, "progress": &o.Progress,
 		"payload_32_map": &o.Payload32Map, "payload_64_map": &o.Payload64Map,
 		"payload_256_map": &o.Payload256Map, "payload_832_map": &o.Payload832Map,
 	}
@@ -136,6 +136,9 @@ func (a *Aggregator) readJobs() error {
 			return fmt.Errorf("%w: job %d is of class %d", ErrDamaged, id, in.Class)
 		}
 		job := parseJob(uint16(id), &in)
+		if err := a.readPolicy(&job, &in); err != nil {
+			return err
+		}
 		j := &installed{class: int(in.Class), slots: span{in.PayloadBase, in.RingMask + 1}, job: job}
 		if err := a.regions[j.class].TakeAt(j.slots.first, j.slots.count); err != nil {
 			return fmt.Errorf("%w: job %d: %w", ErrDamaged, id, err)
