@@ -16,6 +16,12 @@ type Collective struct {
 	F32 []float32
 	I32 []int32
 	Op  wire.Op
+	// In a job whose Policy releases sums without everybody. Rescale multiplies a float32 sum that lacks ranks by the number of all over that of those in
+	// it, so that its mean is over who contributed. ResidualF32 or ResidualI32, if set, is as long as the buffer, and gets this rank's own elements where the sum
+	// lacks them, and zeros elsewhere: to be added to what is reduced next (error feedback). It must not overlap the buffer.
+	Rescale     bool
+	ResidualF32 []float32
+	ResidualI32 []int32
 
 	err       error
 	following *Collective // in the order of issue
@@ -27,6 +33,10 @@ type Collective struct {
 	// Of float32: for each data chunk this rank's exponent, once its group is scanned, and then the reduced one, once it is known.
 	exponents []int32
 	known     []bool // for each group: exponents are the reduced ones
+
+	// Who is in what, if sums can lack ranks: each data chunk, and each group of exponents of float32. own is this rank's bit.
+	own, everybody       uint64
+	contributors, agreed []uint64
 
 	// What failed this collective without breaking the job, by its first data chunk (its seq for partial), so that every rank
 	// names the same whatever the order of arrival. Zero values: nothing did.
@@ -92,6 +102,10 @@ func (c *Collective) Validate() error {
 		return fmt.Errorf("a buffer of %d elements is longer than %d", max(len(c.F32), len(c.I32)), math.MaxInt32)
 	case c.Op > wire.Min:
 		return fmt.Errorf("%w: %d", wire.ErrOp, uint8(c.Op))
+	case c.ResidualF32 != nil && len(c.ResidualF32) != len(c.F32) || c.ResidualI32 != nil && len(c.ResidualI32) != len(c.I32):
+		return fmt.Errorf("a residual of %d elements for a buffer of %d", len(c.ResidualF32)+len(c.ResidualI32), len(c.F32)+len(c.I32))
+	case c.Rescale && c.F32 == nil:
+		return errors.New("only float32 sums can be rescaled")
 	case c.F32 != nil && c.Op != wire.Sum:
 		return fmt.Errorf("%s is not defined for float32", c.Op)
 	}
@@ -103,7 +117,10 @@ func (c *Collective) prepare(first uint64, elements int) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	*c = Collective{F32: c.F32, I32: c.I32, Op: c.Op, elements: elements, first: first, exponents: c.exponents[:0], known: c.known[:0]}
+	*c = Collective{
+		F32: c.F32, I32: c.I32, Op: c.Op, Rescale: c.Rescale, ResidualF32: c.ResidualF32, ResidualI32: c.ResidualI32,
+		elements: elements, first: first, exponents: c.exponents[:0], known: c.known[:0],
+	}
 	c.length = len(c.F32) + len(c.I32)
 	c.chunks = (c.length + elements - 1) / elements
 	if c.F32 != nil && c.chunks > descriptorGroup {
@@ -227,6 +244,8 @@ func (c *Collective) contribute(b []byte, ch *chunk, k int) {
 		switch {
 		case c.failed:
 			// Its result is not used; it is exchanged so that the job goes on in step.
+			clear(b)
+		case !c.quantises(ch.group):
 			clear(b)
 		case c.F32 != nil:
 			fixedpoint.Quantise(b, c.F32[from:to], c.exponents[ch.index], k)
