@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"time"
 
@@ -18,6 +19,7 @@ type Home struct {
 	aggregator *xdp.Aggregator
 	jobs       []xdp.Job                       // all at one address
 	published  map[uint16]map[uint32]published // of jobs with a policy, by job and seq
+	before     map[string]uint64               // counters of jobs that were wiped
 	Wipes      int
 }
 
@@ -32,7 +34,7 @@ type published struct {
 // NewHome adds the jobs to the aggregator; Close takes them out again. Homes with
 // different job ids may share one aggregator.
 func NewHome(a *xdp.Aggregator, jobs ...xdp.Job) (*Home, error) {
-	h := &Home{aggregator: a, published: make(map[uint16]map[uint32]published)}
+	h := &Home{aggregator: a, published: make(map[uint16]map[uint32]published), before: make(map[string]uint64)}
 	for _, job := range jobs {
 		if err := a.AddJob(job); err != nil {
 			return nil, errors.Join(err, h.Close())
@@ -116,6 +118,13 @@ func (h *Home) Wipe() (renewed []int, err error) {
 	h.Wipes++
 	for i := range h.jobs {
 		job := &h.jobs[i]
+		counters, err := h.aggregator.Counters(job.ID)
+		if err != nil {
+			return renewed, err
+		}
+		for name, n := range counters {
+			h.before[name] += n
+		}
 		if err := h.aggregator.RemoveJob(job.ID); err != nil {
 			return renewed, err
 		}
@@ -129,6 +138,19 @@ func (h *Home) Wipe() (renewed []int, err error) {
 		}
 	}
 	return renewed, nil
+}
+
+// Events are how often each rule of the home was used in this run, over all jobs.
+func (h *Home) Events() (map[string]uint64, error) {
+	all, err := h.Counters()
+	events := maps.Clone(h.before)
+	for _, counters := range all {
+		for name, n := range counters {
+			events[name] += n
+		}
+	}
+	maps.DeleteFunc(events, func(_ string, n uint64) bool { return n == 0 })
+	return events, err
 }
 
 // Counters are those of each job, since the last Wipe.

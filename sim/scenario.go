@@ -82,7 +82,7 @@ type Outcome struct {
 	Resends, Probes, SolicitAnswers                             uint64
 	Partial, Early                                              uint64 // of Chunks: without everybody; and kept for a chunk that was not sent yet
 	Time                                                        time.Duration
-	Events                                                      map[string]uint64 // of the ToR; nil without one
+	Events, HomeEvents                                          map[string]uint64 // of the ToR, nil without one; of the home
 }
 
 // Pause is when a worker stops for a while: what arrives meanwhile waits in its sockets, as far as there is room.
@@ -233,6 +233,10 @@ func (r *run) outcome(failure error) (Outcome, error) {
 			o.SolicitAnswers += stats.SolicitAnswers
 		}
 	}
+	var err error
+	if o.HomeEvents, err = r.home.Events(); err != nil {
+		return o, errors.Join(failure, err)
+	}
 	if r.tor != nil {
 		events, err := r.tor.Events()
 		if err != nil {
@@ -271,20 +275,25 @@ func (o *Outcome) Add(p Outcome) {
 	o.Probes += p.Probes
 	o.SolicitAnswers += p.SolicitAnswers
 	o.Time = max(o.Time, p.Time)
-	if p.Events != nil && o.Events == nil {
-		o.Events = make(map[string]uint64)
+	o.Events, o.HomeEvents = added(o.Events, p.Events), added(o.HomeEvents, p.HomeEvents)
+}
+
+func added(to, events map[string]uint64) map[string]uint64 {
+	if to == nil && events != nil {
+		to = make(map[string]uint64)
 	}
-	for name, n := range p.Events {
-		o.Events[name] += n
+	for name, n := range events {
+		to[name] += n
 	}
+	return to
 }
 
 // Equal compares outcomes.
 func (o Outcome) Equal(p Outcome) bool {
-	if !maps.Equal(o.Events, p.Events) {
+	if !maps.Equal(o.Events, p.Events) || !maps.Equal(o.HomeEvents, p.HomeEvents) {
 		return false
 	}
-	o.Events, p.Events = nil, nil
+	o.Events, p.Events, o.HomeEvents, p.HomeEvents = nil, nil, nil, nil
 	return fmt.Sprint(o) == fmt.Sprint(p)
 }
 
