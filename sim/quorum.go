@@ -29,10 +29,15 @@ func DrawQuorum(seed uint64) *Scenario {
 			j.Policy.Quorum = j.Workers - 1
 		}
 		if r.IntN(4) > 0 {
-			j.Policy.MaxLag = r.IntN(200)
+			j.Policy.MaxLag = r.IntN(60)
 		}
 		for i := range j.Collectives {
 			j.Collectives[i].Rescale = j.Collectives[i].F32 != nil && r.IntN(2) == 0
+		}
+		if r.IntN(3) == 0 {
+			for range 1 + r.IntN(3) {
+				s.Wipes = append(s.Wipes, r.Int64N(60_000_000))
+			}
 		}
 		for range r.IntN(6) {
 			s.Pauses = append(s.Pauses, Pause{Job: n, Rank: r.IntN(j.Workers), At: r.Int64N(10_000_000), For: r.Int64N(1 + r.Int64N(60_000_000))})

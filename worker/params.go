@@ -27,6 +27,8 @@ type Params struct {
 	Elements int `json:"elements"`
 	// Window is W, the chunks in flight.
 	Window int `json:"window"`
+	// Policy is what the job does about stragglers; nil: it waits for them.
+	Policy *Policy `json:"policy,omitempty"`
 	// Priority is the urgency of the job's chunks in the ToR, 1 to 127 if Tor is set; Tor is the job's share of the ToR's slots, if it has one.
 	Priority uint8      `json:"priority,omitempty"`
 	Tor      *TorRegion `json:"tor,omitempty"`
@@ -124,7 +126,7 @@ func (p Params) Validate() error {
 func (p Params) engine() engine.Config {
 	return engine.Config{
 		Job: p.Job, Generation: p.Generation, Cookie: p.Cookie, Rank: p.Rank, Workers: p.Workers, Elements: p.Elements, Window: p.Window,
-		Priority: p.Priority, Tor: p.Tor, HomePorts: p.HomePorts, MinRTO: int64(p.MinRTO), MaxRTO: int64(p.MaxRTO), Silence: int64(p.Silence),
+		Policy: p.Policy.engine(), Priority: p.Priority, Tor: p.Tor, HomePorts: p.HomePorts, MinRTO: int64(p.MinRTO), MaxRTO: int64(p.MaxRTO), Silence: int64(p.Silence),
 	}
 }
 

@@ -102,7 +102,7 @@ func (c *Collective) Validate() error {
 		return fmt.Errorf("a buffer of %d elements is longer than %d", max(len(c.F32), len(c.I32)), math.MaxInt32)
 	case c.Op > wire.Min:
 		return fmt.Errorf("%w: %d", wire.ErrOp, uint8(c.Op))
-	case c.ResidualF32 != nil && len(c.ResidualF32) != len(c.F32) || c.ResidualI32 != nil && len(c.ResidualI32) != len(c.I32):
+	case c.ResidualF32 != nil && len(c.ResidualF32) != len(c.F32), c.ResidualI32 != nil && len(c.ResidualI32) != len(c.I32):
 		return fmt.Errorf("a residual of %d elements for a buffer of %d", len(c.ResidualF32)+len(c.ResidualI32), len(c.F32)+len(c.I32))
 	case c.Rescale && c.F32 == nil:
 		return errors.New("only float32 sums can be rescaled")

@@ -186,15 +186,19 @@ func (c *Collective) credit(index, group int, bitmap uint64) (who uint64) {
 		bitmap &= c.agreed[group]
 	}
 	c.contributors[index] = bitmap
+	c.returnResidual(index, bitmap&c.own == 0)
+	return bitmap
+}
+
+// returnResidual hands back this rank's elements of a data chunk if its sum lacks them.
+func (c *Collective) returnResidual(index int, missed bool) {
 	from, to := c.extent(index)
-	missed := bitmap&c.own == 0
 	if c.ResidualF32 != nil {
 		handBack(c.ResidualF32[from:to], c.F32[from:to], missed)
 	}
 	if c.ResidualI32 != nil {
 		handBack(c.ResidualI32[from:to], c.I32[from:to], missed)
 	}
-	return bitmap
 }
 
 func handBack[T any](residual, input []T, missed bool) {

@@ -148,6 +148,8 @@ func (e *Engine) take(ch *chunk, h *wire.Header, elements []byte) {
 		who := e.full
 		if e.cfg.releases() {
 			who = c.credit(int(ch.index), int(ch.group), h.Bitmap)
+		} else {
+			c.returnResidual(int(ch.index), false)
 		}
 		c.take(elements, int(ch.index), e.k)
 		c.rescale(int(ch.index), who)
