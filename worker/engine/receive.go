@@ -51,8 +51,11 @@ func (e *Engine) Receive(now int64, payload []byte, ce bool) {
 			ch.have, ch.haveKnown, ch.held, ch.due = h.Bitmap, true, true, 0
 			e.touch(now, position, ch)
 		case h.Flags&wire.Resend != 0:
-			// The RESULT is there for whoever sends a packet that is long enough to carry it.
-			e.onState(now, position, ch, h.Type, e.full)
+			// The RESULT is there for whoever sends a packet that is long enough to carry it. No patience: this answers a PROBE, which came after the DATA.
+			ch.have, ch.haveKnown, ch.held = e.full, true, false
+			if ch.asked {
+				e.resend(position, ch)
+			}
 		default:
 			e.learnFromAnswer(now, ch, h.Bitmap)
 			e.onState(now, position, ch, h.Type, h.Bitmap)
