@@ -336,7 +336,7 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 			count(c, COUNT_PUBLISHED);
 			if (job->quorum && out.have == job->full)
 				note_full(id, seq, job->window, event != COUNT_RESTORED);
-		} else if (bitmap & ~out.have) {
+		} else if (job->quorum && (bitmap & ~out.have)) {
 			count(c, COUNT_LATE);
 		}
 		if (to_all)
