@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -75,7 +76,8 @@ func TestWaitForSlot(t *testing.T) {
 			t.Fatal("no error")
 		}
 	}
-	if missing, ok := c.err.(interface{ Unwrap() []error }); !ok || missing.Unwrap()[0].(*MissingRanksError).Ranks[0] != 2 {
+	var missing *MissingRanksError
+	if !errors.As(c.err, &missing) || !slices.Equal(missing.Ranks, []int{2}) {
 		t.Errorf("%v, want that rank 2 is missing", c.err)
 	}
 }
