@@ -23,29 +23,40 @@ export BPF2GO_CC := clang-$(CLANG_VERSION)
 export BPF2GO_STRIP := llvm-strip-$(CLANG_VERSION)
 # Debian keeps asm/types.h per architecture, where a compiler for BPF does not look by itself.
 export C_INCLUDE_PATH := /usr/include/$(shell uname -m)-linux-gnu
+# What the test of the package boots a Debian with.
+SYSTEMD_PACKAGES := debootstrap systemd-container
 GENERATE_PACKAGES := clang-$(CLANG_VERSION) llvm-$(CLANG_VERSION) libbpf-dev linux-libc-dev
 
 SEEDS ?= 2800
 FIRST ?= 1
 
-.PHONY: help build test test-bmv2 demo sim bench generate p4 lint clean need-go need-root generate-deps
+.PHONY: help build deb test test-systemd test-bmv2 demo sim bench generate p4 lint clean need-go need-root generate-deps systemd-deps
 
 help: ## this list
-	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 15
 
 build: need-go ## static binaries in bin/
 	@mkdir -p bin
 	$(GO_BUILD) -o bin/spill-load ./loadtest
 	$(GO_BUILD) -o bin/spill-tor ./p4/softtor/spill-tor
+	$(GO_BUILD) -ldflags "-X spillway/appliance/command.builtVersion=$$(<appliance/packaging/VERSION)" -o bin/spillwayd ./appliance
+	$(GO_BUILD) -ldflags "-X spillway/ctl/command.builtVersion=$$(<appliance/packaging/VERSION)" -o bin/spillctl ./ctl
 	@if [[ -n "$(SUDO_USER)" ]]; then chown -R "$(SUDO_USER):" bin; fi
 
-test: need-go need-root ## the whole test suite (root: it loads BPF programs and makes network namespaces)
+deb: need-go ## Debian packages of the appliance for amd64 and arm64 in dist/
+	go run ./appliance/packaging/makedeb -out dist
+	@if [[ -n "$(SUDO_USER)" ]]; then chown -R "$(SUDO_USER):" dist; fi
+
+test: need-go need-root systemd-deps ## the whole test suite (root: it loads BPF programs and makes network namespaces)
 	go build -buildvcs=false ./...
 	go run ./loadtest/testsummary -count=1 -p=1 -timeout=9m ./...
 
+test-systemd: need-go need-root systemd-deps ## the Debian package in a Debian that a real systemd boots (fetched once, some 60 MB, and kept in ~/.cache/spillway)
+	go test -count=1 -v -timeout 20m ./appliance/packaging/systemdtest
+
 test-bmv2: need-go need-root ## what can be tested on BMv2 only: needs simple_switch_grpc on PATH, from p4lang's packages
 	@command -v simple_switch_grpc >/dev/null || { echo "simple_switch_grpc is not on PATH: it comes with p4lang's package bmv2, or from https://github.com/p4lang/behavioral-model" >&2; exit 1; }
-	go test -count=1 -v -run BMv2 -timeout 20m ./p4/client ./p4/vectors/rig
+	go test -count=1 -v -run BMv2 -timeout 20m ./p4/client ./p4/vectors/rig ./appliance/fabric
 
 demo: need-root build ## train a network on four workers through the XDP aggregator, without loss and with
 	bin/spill-load demo
@@ -62,13 +73,14 @@ generate: need-go generate-deps ## everything that is generated: the BPF objects
 p4: need-go ## compile the P4 programs and check what comes of it (needs p4c; P4C_NOTE= is added to SOURCE)
 	go run ./p4/check -dir p4 -note "$(P4C_NOTE)"
 
-lint: need-go ## gofmt, go vet, staticcheck
+lint: need-go ## gofmt, go vet, staticcheck, and buf for the API
 	@unformatted="$$(gofmt -l .)"; if [[ -n "$$unformatted" ]]; then printf 'not gofmt-ed:\n%s\n' "$$unformatted" >&2; exit 1; fi
 	go vet ./...
 	go tool staticcheck ./...
+	cd appliance/api && go tool buf lint && go tool buf format --diff --exit-code
 
 clean: ## remove what make built
-	rm -rf bin .cache
+	rm -rf bin dist .cache
 
 # Go 1.21 and later fetch the toolchain that go.mod names; an older one cannot even read go.mod.
 need-go:
@@ -79,8 +91,15 @@ need-root:
 	@[[ "$$(id -u)" == 0 ]] || { echo "this needs root, to load BPF programs and make network namespaces: sudo make $(MAKECMDGOALS)" >&2; exit 1; }
 
 # Debian packages that are missing are installed where root can, and named where not.
-generate-deps:
-	@missing=(); for p in $(GENERATE_PACKAGES); do dpkg-query -W -f '$${Status}' "$$p" 2>/dev/null | grep -q ' installed$$' || missing+=("$$p"); done; \
+define install
+	@missing=(); for p in $(1); do dpkg-query -W -f '$${Status}' "$$p" 2>/dev/null | grep -q ' installed$$' || missing+=("$$p"); done; \
 	if [[ "$${#missing[@]}" == 0 ]]; then exit 0; fi; \
-	if [[ "$$(id -u)" != 0 ]] || ! command -v apt-get >/dev/null; then echo "missing: $${missing[*]} (Debian 12 names; see docs/decisions/0007)" >&2; exit 1; fi; \
+	if [[ "$$(id -u)" != 0 ]] || ! command -v apt-get >/dev/null; then echo "missing: $${missing[*]} (Debian 12 names; see $(2))" >&2; exit 1; fi; \
 	apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$${missing[@]}"
+endef
+
+generate-deps:
+	$(call install,$(GENERATE_PACKAGES),docs/decisions/0007)
+
+systemd-deps:
+	$(call install,$(SYSTEMD_PACKAGES),docs/packaging.md)

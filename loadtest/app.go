@@ -44,6 +44,7 @@ by a signal; 2 a command line that cannot be meant.`,
 			benchmarksCommand(s),
 			workerCommand(s),
 			torCommand(s),
+			daemonCommand(s),
 			demoWorkerCommand(s),
 		},
 		Reader:               s.in,
@@ -63,7 +64,9 @@ by a signal; 2 a command line that cannot be meant.`,
 	}
 	for _, command := range app.Commands {
 		command.OnUsageError = onUsageError
-		command.Before = refuseArguments
+		if command.Before == nil {
+			command.Before = refuseArguments
+		}
 		command.HideHelpCommand = true
 	}
 	return app

@@ -25,7 +25,7 @@ const (
 	demoAccuracy = 0.95          // of the test rows, at least
 )
 
-var demoJob = rack.Job{ID: 1, Generation: 1, Cookie: 0x5b111a41, Elements: demoElements, Window: 127}
+var demoJob = rack.Job{Name: "digits", Elements: demoElements, Window: 127}
 
 // errDemo is the demo's own failure: it ran, and something it promises does not hold.
 var errDemo = errors.New("the demo failed")

@@ -38,7 +38,8 @@ type demoResult struct {
 func (a *demoAct) rackConfig(s streams) rack.Config {
 	return rack.Config{
 		Workers: a.training.Workers, Elements: demoElements, Rate: demoRate, Faults: a.faults, Log: a.log,
-		Tor: rack.Tor{Kind: rack.TorSoft, Slots: demoSlots, Command: torProcess(s)},
+		Tor:    rack.Tor{Kind: rack.TorSoft, Slots: demoSlots, Command: torProcess(s)},
+		Daemon: daemonProcess(s),
 	}
 }
 
@@ -58,11 +59,7 @@ func (a *demoAct) run(ctx context.Context, s streams) (result *demoResult, err e
 		return nil, err
 	}
 	result.took = time.Since(began)
-	home, _, err := r.Counters(demoJob.ID) // nobody but the workers is there to send packets of no job
-	if err != nil {
-		return nil, err
-	}
-	tor, err := r.TorCounters(ctx, demoJob.ID)
+	home, tor, err := r.Counters(ctx, demoJob.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -77,8 +74,12 @@ func (a *demoAct) train(ctx context.Context, r *rack.Rack, result *demoResult, s
 	if err != nil {
 		return err
 	}
+	invitations, err := r.Invite(demoJob)
+	if err != nil {
+		return err
+	}
 	for rank, p := range c.processes {
-		order := demoOrder{Params: r.Params(demoJob, rank), Training: a.training}
+		order := demoOrder{Invitation: invitations[rank], Training: a.training}
 		order.Training.Rank = rank
 		if err := p.Send(order); err != nil {
 			return err

@@ -16,8 +16,8 @@ import (
 
 // demoOrder is what a worker process of the demo is told, in its first line of input.
 type demoOrder struct {
-	Params   worker.Params `json:"params"`
-	Training train.Config  `json:"training"`
+	Invitation rack.Invitation `json:"invitation"`
+	Training   train.Config    `json:"training"`
 }
 
 // demoReport is one line of what it answers: an epoch, or at last its statistics or why it failed.
@@ -65,9 +65,9 @@ func demoWork(ctx context.Context, in *bufio.Reader, reports *json.Encoder) (err
 		cancel(fmt.Errorf("the input ended: %w", err))
 	}()
 
-	w, err := worker.Join(ctx, rack.FixedParams(order.Params), order.Training.Rank)
+	w, err := order.Invitation.Join(ctx)
 	if err != nil {
-		return fmt.Errorf("join: %w", err)
+		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
 	err = train.Run(ctx, order.Training, w.AllReduce, func(e train.Epoch) error {

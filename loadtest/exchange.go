@@ -2,9 +2,11 @@ package main
 
 import (
 	"errors"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"spillway/loadtest/rack"
 	"spillway/worker"
 )
 
@@ -13,14 +15,14 @@ import (
 
 // setup is how a worker process begins.
 type setup struct {
-	Params   worker.Params `json:"params"`
-	Type     string        `json:"dtype"`
-	Elements int           `json:"tensor_elements"`
-	Seed     uint64        `json:"seed"`
+	Invitation rack.Invitation `json:"invitation"`
+	Type       string          `json:"dtype"`
+	Elements   int             `json:"tensor_elements"`
+	Seed       uint64          `json:"seed"`
 	// Batch is the most tensors that are reduced in a row.
 	Batch int `json:"batch"`
 	// Pause is how long the worker waits before each all-reduce: it is a straggler.
-	Pause worker.Duration `json:"pause,omitzero"`
+	Pause time.Duration `json:"pause,omitzero"` // ns
 }
 
 // The orders.

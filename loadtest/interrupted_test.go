@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -15,7 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startLongRun starts spill-load on a rack and returns when it is all-reducing, with as many processes as it must have started.
+// startLongRun starts spill-load on a rack and returns when it is all-reducing, with as many processes as it must have started: workers, the
+// daemon and, if it has one, the ToR.
 func startLongRun(t *testing.T, processes int, more ...string) (cmd *exec.Cmd, stderr *bufio.Reader, workers []int) {
 	t.Helper()
 	cmd = exec.Command("/proc/self/exe", "run", "--workers", "3", "--size", "4MB", "--rate", "50mbit", "--iterations", "100", "--warmup", "0")
@@ -43,6 +45,25 @@ func startLongRun(t *testing.T, processes int, more ...string) (cmd *exec.Cmd, s
 		t.Fatalf("%d processes, want %d", len(workers), processes)
 	}
 	return cmd, stderr, workers
+}
+
+// playing is which of the processes of a run play a role: that of a hidden command.
+func playing(t *testing.T, processes []int, role string) []int {
+	t.Helper()
+	var some []int
+	for _, pid := range processes {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if args := strings.Split(string(line), "\x00"); len(args) > 1 && args[1] == role {
+			some = append(some, pid)
+		}
+	}
+	if some == nil {
+		t.Fatalf("no %s among the processes %v", role, processes)
+	}
+	return some
 }
 
 // children are the processes that a process has started.
@@ -99,7 +120,7 @@ func watch(t *testing.T, pids []int) func() {
 func TestInterruptedRunStopsInOrder(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		t.Run(signal.String(), func(t *testing.T) {
-			cmd, stderr, workers := startLongRun(t, 4, "--tor", "soft")
+			cmd, stderr, workers := startLongRun(t, 5, "--tor", "soft")
 			ended := watch(t, workers)
 			if err := cmd.Process.Signal(signal); err != nil {
 				t.Fatal(err)
@@ -127,7 +148,7 @@ func TestInterruptedRunStopsInOrder(t *testing.T) {
 }
 
 func TestKilledRunLeavesNoWorker(t *testing.T) {
-	cmd, _, workers := startLongRun(t, 4, "--tor", "soft")
+	cmd, _, workers := startLongRun(t, 5, "--tor", "soft")
 	ended := watch(t, workers)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -140,8 +161,8 @@ func TestKilledRunLeavesNoWorker(t *testing.T) {
 
 // A run ends at once when a worker dies.
 func TestKilledWorkerIsNamed(t *testing.T) {
-	cmd, stderr, workers := startLongRun(t, 4, "--tor", "soft")
-	if err := unix.Kill(workers[1], unix.SIGKILL); err != nil {
+	cmd, stderr, processes := startLongRun(t, 5, "--tor", "soft")
+	if err := unix.Kill(playing(t, processes, "worker")[1], unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	said, err := io.ReadAll(stderr)
@@ -160,9 +181,9 @@ func TestKilledWorkerIsNamed(t *testing.T) {
 
 // A worker that hangs is neither waited for without end nor left behind; the others name its rank.
 func TestHangingWorkerIsNamed(t *testing.T) {
-	cmd, stderr, workers := startLongRun(t, 3, "--silence", "500ms")
-	ended := watch(t, workers)
-	if err := unix.Kill(workers[2], unix.SIGSTOP); err != nil {
+	cmd, stderr, processes := startLongRun(t, 4, "--silence", "500ms")
+	ended := watch(t, processes)
+	if err := unix.Kill(playing(t, processes, "worker")[2], unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	said, err := io.ReadAll(stderr)

@@ -22,7 +22,7 @@ type levels struct {
 
 // newLevels takes what was counted between two moments.
 func newLevels(tor, torBefore rack.TorCounters, home, homeBefore map[string]uint64) levels {
-	l := levels{Tor: difference(tor.Events, torBefore.Events), Home: difference(home, homeBefore), Preempted: tor.Preempted - torBefore.Preempted}
+	l := levels{Tor: difference(tor.Events, torBefore.Events), Home: difference(home, homeBefore), Preempted: since(tor.Preempted, torBefore.Preempted)}
 	l.TorCompleted, l.HomePublished = l.Tor["completed"], l.Home["published"]
 	l.HomePackets = l.Home["data"] + l.Home["result"] + l.Home["probe"]
 	if tor.Events == nil {
@@ -31,6 +31,10 @@ func newLevels(tor, torBefore rack.TorCounters, home, homeBefore map[string]uint
 	summed := l.Tor["claimed"] + l.Tor["merged"] + l.Tor["completed"] + l.Tor["preempts"]
 	spilled := l.Tor["spilled"] + l.Tor["passed"]
 	all := summed + spilled + l.Tor["resend_evicted"] + l.Tor["duplicate"] + l.Tor["overlap"] + l.Tor["mismatch"]
+	if all == 0 {
+		// A job without a part of the ToR's memory goes past its pipeline, which counts nothing of it.
+		spilled, all = l.Home["data"], l.Home["data"]
+	}
 	l.TorShare, l.SpillShare = share(summed, all), share(spilled, all)
 	return l
 }
@@ -40,14 +44,23 @@ func share(part, whole uint64) *float64 {
 	return &s
 }
 
-// difference is what was counted since; nil if nothing is.
+// since is what was counted between two looks at a counter.
+func since(now, before uint64) uint64 {
+	if now < before {
+		return now
+	}
+	return now - before
+}
+
+// difference is what was counted since; nil if nothing is. A counter that is smaller than before has begun anew: its ToR was rebooted, and the daemon that knew
+// what it had counted was restarted as well.
 func difference(now, before map[string]uint64) map[string]uint64 {
 	if now == nil {
 		return nil
 	}
 	d := make(map[string]uint64, len(now))
 	for name, n := range now {
-		d[name] = n - before[name]
+		d[name] = since(n, before[name])
 	}
 	return d
 }

@@ -42,12 +42,15 @@ func Main() int {
 func execute(ctx context.Context, args []string, s streams) int {
 	err := newApp(s).RunContext(ctx, args)
 	var usage *usageError
+	var daemon *daemonError
 	// The library's own is for a help topic that does not exist. It is not looked for
 	// further down: a worker process's *exec.ExitError has the same method.
 	_, topic := err.(cli.ExitCoder)
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &daemon):
+		return daemon.code
 	case topic, errors.As(err, &usage):
 		fmt.Fprintf(s.err, "spill-load: %v\nRun 'spill-load help' for what there is.\n", err)
 		return exitUsage

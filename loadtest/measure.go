@@ -34,7 +34,7 @@ func measure(ctx context.Context, o *runOptions, s streams, progress *Progress) 
 	defer fail(nil)
 	go func() { // ends with the measurement
 		select {
-		case err := <-r.TorFailed():
+		case err := <-r.Failed():
 			fail(err)
 		case <-ctx.Done():
 		}
@@ -95,7 +95,7 @@ func (m *measurement) run(ctx context.Context) error {
 	for _, s := range m.sessions {
 		m.report.addJob(s)
 	}
-	return m.report.setCounters(m.rack)
+	return m.report.setCounters(ctx, m.rack, m.sessions)
 }
 
 // together does a step of all sessions at once. The first that fails ends the others.
@@ -120,38 +120,57 @@ func (m *measurement) reduce(ctx context.Context) error {
 	}
 	begin := now + int64(noticeBase+noticeEach*time.Duration(workers))
 	reducing, stop := context.WithCancelCause(ctx)
-	rebooting := make(chan error, 1)
-	go func() {
-		err := m.rebootTor(ctx, reducing.Done())
-		if err != nil {
-			stop(err) // without a ToR nothing moves
-		}
-		rebooting <- err
-	}()
+	var disturbing errgroup.Group
+	for _, d := range m.disturbances() {
+		disturbing.Go(func() error {
+			err := d.run(ctx, reducing.Done())
+			if err != nil {
+				stop(err) // without a ToR nothing moves
+			}
+			return err
+		})
+	}
 	err = m.together(reducing, func(s *session, ctx context.Context) error {
 		return s.measure(ctx, begin+int64(s.task.start))
 	})
 	stop(nil)
-	return errors.Join(err, <-rebooting)
+	return errors.Join(err, disturbing.Wait())
 }
 
-// rebootTor kills the ToR and starts it again, as often as it is asked for or until the reductions are done.
-func (m *measurement) rebootTor(ctx context.Context, done <-chan struct{}) error {
-	if m.options.torReboots == 0 {
+// A disturbance is something that is killed and started again in the midst of reductions.
+type disturbance struct {
+	times int
+	every time.Duration
+	do    func(context.Context) error
+	done  *int // in the report
+}
+
+// disturbances are those that are asked for. One does not wait for another.
+func (m *measurement) disturbances() []disturbance {
+	o := m.options
+	return []disturbance{
+		{o.torReboots, o.torRebootEvery, m.rack.RebootTor, &m.report.TorReboots},
+		{o.daemonRestarts, o.daemonRestartEvery, m.rack.RestartDaemon, &m.report.DaemonRestarts},
+	}
+}
+
+// run disturbs as often as it is asked for or until the reductions are done.
+func (d *disturbance) run(ctx context.Context, done <-chan struct{}) error {
+	if d.times == 0 {
 		return nil
 	}
-	every := time.NewTicker(m.options.torRebootEvery)
+	every := time.NewTicker(d.every)
 	defer every.Stop()
-	for m.report.TorReboots < m.options.torReboots {
+	for *d.done < d.times {
 		select {
 		case <-done:
 			return nil
 		case <-every.C:
 		}
-		if err := m.rack.RebootTor(ctx); err != nil {
+		if err := d.do(ctx); err != nil {
 			return err
 		}
-		m.report.TorReboots++
+		*d.done++
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -40,6 +41,8 @@ type Report struct {
 	Jobs         []JobReport `json:"jobs"`
 	AverageJCTMS float64     `json:"average_jct_ms"`
 	TorReboots   int         `json:"tor_reboots"`
+	// DaemonRestarts is how often the aggregator's daemon was killed and started again.
+	DaemonRestarts int `json:"daemon_restarts"`
 
 	Correct bool    `json:"correct"`
 	Wrong   []wrong `json:"wrong"`
@@ -130,16 +133,19 @@ func (c *ReportConfig) idealTime() time.Duration {
 }
 
 // setCounters reads what rack and aggregator counted.
-func (r *Report) setCounters(from *rack.Rack) (err error) {
+func (r *Report) setCounters(ctx context.Context, from *rack.Rack, sessions []*session) (err error) {
 	r.Counters = map[string]uint64{}
-	for _, j := range r.Jobs {
-		var counters map[string]uint64
-		if counters, r.Unassigned, err = from.Counters(j.ID); err != nil {
+	for _, s := range sessions {
+		counters, _, err := from.Counters(ctx, s.task.job().Name)
+		if err != nil {
 			return err
 		}
 		for name, n := range counters {
 			r.Counters[name] += n
 		}
+	}
+	if r.Unassigned, err = from.Unassigned(ctx); err != nil {
+		return err
 	}
 	if r.Drops, err = from.Drops(); err != nil {
 		return err

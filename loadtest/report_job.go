@@ -89,4 +89,7 @@ func (r *Report) writeJobs(row func(name, format string, args ...any)) {
 	if r.TorReboots > 0 {
 		row("ToR reboots", fmt.Sprintf("%d", r.TorReboots))
 	}
+	if r.DaemonRestarts > 0 {
+		row("daemon restarts", fmt.Sprintf("%d", r.DaemonRestarts))
+	}
 }

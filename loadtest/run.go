@@ -37,6 +37,8 @@ type runOptions struct {
 	preempt                  string
 	torReboots               int
 	torRebootEvery           time.Duration
+	daemonRestarts           int
+	daemonRestartEvery       time.Duration
 	jobs                     jobsFlag
 	dtype                    string
 	seed                     uint64
@@ -91,7 +93,8 @@ What the figures mean:
     preempted       partial sums that a more urgent chunk put out of their slot
     resent          packets the workers sent again
     home_packets    packets that came to the aggregator
-A ToR that is rebooted forgets what it counted since the last look, just before.
+A ToR that is rebooted forgets what it counted since the last look, just before. With --daemon-restarts
+the aggregator's daemon is killed (SIGKILL) and started again: the data plane goes on without it.
 
 Small tensors are reduced in batches of at most 64 MB, without a pause between
 iterations; fill-in and checks happen between batches. Faults are thrown per packet, at
@@ -115,6 +118,8 @@ each worker's port, each way. SIGINT and SIGTERM stop all in order; the exit cod
 			&cli.StringFlag{Name: "preempt", Value: switchOn, Usage: "`on` or off: whether in shared memory a more urgent chunk takes a slot", Destination: &o.preempt},
 			&cli.IntFlag{Name: "tor-reboots", Usage: "how often the ToR is killed and started again while all-reducing", Destination: &o.torReboots},
 			&cli.DurationFlag{Name: "tor-reboot-every", Value: 300 * time.Millisecond, Usage: "time between those", Destination: &o.torRebootEvery},
+			&cli.IntFlag{Name: "daemon-restarts", Usage: "how often the aggregator's daemon is killed and started again while all-reducing", Destination: &o.daemonRestarts},
+			&cli.DurationFlag{Name: "daemon-restart-every", Value: 300 * time.Millisecond, Usage: "time between those", Destination: &o.daemonRestartEvery},
 			&cli.GenericFlag{Name: "jobs", Value: &o.jobs, Usage: "`JOBS` at once: how many, or one's description, again for each"},
 			&cli.BoolFlag{Name: "unicast", Usage: "publish a copy to each worker instead of one multicast packet", Destination: &o.unicast},
 			&cli.StringFlag{Name: "dtype", Value: typeFloat32, Usage: "`TYPE` of the elements: float32 or int32", Destination: &o.dtype},
@@ -141,6 +146,7 @@ func (o *runOptions) validate() error {
 		{"iterations", o.iterations, 1, maxIterations},
 		{"warmup", o.warmup, 0, maxIterations},
 		{"tor-reboots", o.torReboots, 0, 1000},
+		{"daemon-restarts", o.daemonRestarts, 0, 1000},
 	} {
 		if limit.value < limit.least || limit.value > limit.most {
 			return usagef("run: --%s is %d, want %d to %d", limit.name, limit.value, limit.least, limit.most)
@@ -151,6 +157,9 @@ func (o *runOptions) validate() error {
 	}
 	if o.size%elementSize != 0 || o.size/elementSize > maxTensor {
 		return usagef("run: --size is %d bytes, want a multiple of %d up to %d", o.size, elementSize, maxTensor*elementSize)
+	}
+	if o.daemonRestartEvery <= 0 {
+		return usagef("run: --daemon-restart-every is too short")
 	}
 	if err := o.checkTasks(); err != nil {
 		return err
@@ -180,13 +189,14 @@ func (o *runOptions) rack(s streams) rack.Config {
 		slots[class] = max(slots[class], wire.RingSize(o.window)*uint32(len(o.tasks())))
 	}
 	return rack.Config{
-		Workers:    o.workers,
-		Elements:   o.elements,
-		Rate:       uint64(o.rate),
-		HomeRate:   uint64(o.homeRate),
-		Aggregator: xdp.Config{Slots: slots},
-		Faults:     o.faults(),
-		Tor:        o.torConfig(s),
+		Workers:  o.workers,
+		Elements: o.elements,
+		Rate:     uint64(o.rate),
+		HomeRate: uint64(o.homeRate),
+		Slots:    slots,
+		Faults:   o.faults(),
+		Tor:      o.torConfig(s),
+		Daemon:   daemonProcess(s),
 	}
 }
 

@@ -29,14 +29,18 @@ type session struct {
 // begin makes the workers join the job.
 func (s *session) begin(ctx context.Context) error {
 	t := s.task
-	_, err := s.crew.ask(ctx, func(rank int) any {
+	invitations, err := s.rack.Invite(t.job())
+	if err != nil {
+		return err
+	}
+	_, err = s.crew.ask(ctx, func(rank int) any {
 		return setup{
-			Params:   s.rack.Params(t.job(), rank),
-			Type:     t.options.dtype,
-			Elements: t.tensorElements(),
-			Seed:     t.seed(),
-			Batch:    t.batch(),
-			Pause:    worker.Duration(t.pause(rank)),
+			Invitation: invitations[rank],
+			Type:       t.options.dtype,
+			Elements:   t.tensorElements(),
+			Seed:       t.seed(),
+			Batch:      t.batch(),
+			Pause:      t.pause(rank),
 		}
 	})
 	return s.named(err)
@@ -53,10 +57,7 @@ func (s *session) prepare(ctx context.Context) (err error) {
 	if s.before, err = s.stats(ctx); err != nil {
 		return s.named(err)
 	}
-	if s.homeBefore, _, err = s.rack.Counters(s.task.id); err != nil {
-		return err
-	}
-	if s.torBefore, err = s.rack.TorCounters(ctx, s.task.id); err != nil {
+	if s.homeBefore, s.torBefore, err = s.rack.Counters(ctx, s.task.job().Name); err != nil {
 		return err
 	}
 	s.filled = min(s.task.count, s.task.batch())
@@ -74,11 +75,7 @@ func (s *session) finish(ctx context.Context) (err error) {
 	if s.after, err = s.stats(ctx); err != nil {
 		return s.named(err)
 	}
-	home, _, err := s.rack.Counters(s.task.id)
-	if err != nil {
-		return err
-	}
-	tor, err := s.rack.TorCounters(ctx, s.task.id)
+	home, tor, err := s.rack.Counters(ctx, s.task.job().Name)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"spillway/loadtest/rack"
-	"spillway/worker"
 )
 
 // A task is one job of a run, with all that the command line says of it.
@@ -95,19 +94,17 @@ func (t *task) batch() int {
 	return int(min(max(batchBytes/int64(t.size), 1), int64(max(t.count, t.options.warmup))))
 }
 
-// job is what the rack must know. The cookie is no secret here.
+// job is what the rack must know. Its name is not the one on the command line, which may have any characters.
 func (t *task) job() rack.Job {
 	o := t.options
 	return rack.Job{
-		ID:         t.id,
-		Generation: 1,
-		Cookie:     0x5b111e5 + uint32(t.id),
-		Window:     o.window,
-		Hosts:      t.hosts,
-		Priority:   uint8(t.priority),
-		Unicast:    o.unicast,
-		MinRTO:     worker.Duration(o.minRTO),
-		MaxRTO:     worker.Duration(o.maxRTO),
-		Silence:    worker.Duration(o.silence),
+		Name:     fmt.Sprintf("job-%d", t.id),
+		Window:   o.window,
+		Hosts:    t.hosts,
+		Priority: t.priority,
+		Unicast:  o.unicast,
+		MinRTO:   o.minRTO,
+		MaxRTO:   o.maxRTO,
+		Silence:  o.silence,
 	}
 }

@@ -93,18 +93,10 @@ func TestJobsThatDiffer(t *testing.T) {
 
 // A ToR that is gone is the reason that is given, not the workers' silence.
 func TestRunWhoseTorEnds(t *testing.T) {
-	cmd, stderr, processes := startLongRun(t, 4, "--tor", "soft")
+	cmd, stderr, processes := startLongRun(t, 5, "--tor", "soft")
 	ended := watch(t, processes)
-	for _, pid := range processes {
-		commandLine, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.HasSuffix(string(commandLine), "\x00tor\x00") {
-			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-		}
+	if err := unix.Kill(playing(t, processes, "tor")[0], unix.SIGKILL); err != nil {
+		t.Fatal(err)
 	}
 	said, err := io.ReadAll(stderr)
 	if err != nil {

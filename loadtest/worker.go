@@ -10,7 +10,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"spillway/loadtest/rack"
 	"spillway/wire"
 	"spillway/worker"
 )
@@ -83,8 +82,8 @@ func runWorker(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 }
 
 func (w *participant) join(ctx context.Context) (err error) {
-	p := w.setup.Params
-	w.pattern = pattern{seed: w.setup.Seed, rank: p.Rank, workers: p.Workers}
+	invitation := w.setup.Invitation
+	w.pattern = pattern{seed: w.setup.Seed, rank: invitation.Rank, workers: invitation.Workers}
 	for range w.setup.Batch {
 		if w.setup.Type == typeInt32 {
 			w.ints = append(w.ints, make([]int32, w.setup.Elements))
@@ -95,11 +94,8 @@ func (w *participant) join(ctx context.Context) (err error) {
 	if w.expected, err = openSharedTensor(expectedDescriptor, w.setup.Elements); err != nil {
 		return err
 	}
-	w.worker, err = worker.Join(ctx, rack.FixedParams(p), p.Rank)
-	if err != nil {
-		return fmt.Errorf("join as rank %d: %w", p.Rank, err)
-	}
-	return nil
+	w.worker, err = invitation.Join(ctx)
+	return err
 }
 
 // obey does what an order says. An error of the collective is part of the answer.

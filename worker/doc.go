@@ -8,5 +8,9 @@
 // those with ErrBroken in their chain this worker can take no further part: close it and join again, with a new generation of the job.
 // A generation, with its cookie, is to be used once: the home remembers the sums of the last one that used it.
 //
+// The appliance gives a job's generations out: Join calls it and returns when all ranks have. The call lasts as long as the worker, so that the
+// appliance knows who takes part, and can say who was lost: a MissingRanksError carries that. It is not needed for a sum. While the appliance's daemon is away, collectives
+// go on, and the worker calls again until it is back; if it says then that this worker's part is over, the job is broken at the worker (ErrBroken).
+//
 // The protocol itself is package engine, the numbers are package fixedpoint, the sockets package transport.
 package worker

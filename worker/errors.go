@@ -19,6 +19,7 @@ var (
 // The errors of collectives, for errors.As.
 type (
 	MissingRanksError = engine.MissingRanksError
+	Gone              = engine.Gone
 	HomeSilentError   = engine.HomeSilentError
 	DisagreementError = engine.DisagreementError
 	NonFiniteError    = engine.NonFiniteError

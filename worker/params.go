@@ -1,14 +1,10 @@
 package worker
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"time"
 
 	"spillway/worker/engine"
@@ -17,35 +13,35 @@ import (
 
 // Params are what a worker must know of its job.
 type Params struct {
-	Job        uint16 `json:"job"`
-	Generation uint8  `json:"generation"`
-	Cookie     uint32 `json:"cookie"`
+	Job        uint16
+	Generation uint8
+	Cookie     uint32
 	// Rank is this worker's, in [0, Workers).
-	Rank    int `json:"rank"`
-	Workers int `json:"workers"`
+	Rank    int
+	Workers int
 	// Elements is E, the elements of a full chunk: a multiple of 32 from 32 to 832, such that 56 + 4E bytes fit the MTU.
-	Elements int `json:"elements"`
+	Elements int
 	// Window is W, the chunks in flight.
-	Window int `json:"window"`
-	// Policy is what the job does about stragglers; nil: it waits for them.
-	Policy *Policy `json:"policy,omitempty"`
+	Window int
+	// Policy is what the job does about stragglers; the zero Policy waits for them.
+	Policy Policy
 	// Priority is the urgency of the job's chunks in the ToR, 1 to 127 if Tor is set; Tor is the job's share of the ToR's slots, if it has one.
-	Priority uint8      `json:"priority,omitempty"`
-	Tor      *TorRegion `json:"tor,omitempty"`
+	Priority uint8
+	Tor      *TorRegion
 	// Home is the aggregator's address and first port; HomePorts the number of its ports, a power of two (0 is 1).
-	Home      netip.AddrPort `json:"home"`
-	HomePorts uint16         `json:"home_ports,omitempty"`
+	Home      netip.AddrPort
+	HomePorts uint16
 	// Group is the job's multicast group; without one the home sends to each worker.
-	Group netip.Addr `json:"group,omitzero"`
+	Group netip.Addr
 	// WorkerPort is the UDP port of every worker of the job.
-	WorkerPort uint16 `json:"worker_port"`
+	WorkerPort uint16
 	// Addr is this worker's own address; without one it is that of the interface that leads to the home.
-	Addr netip.Addr `json:"addr,omitzero"`
+	Addr netip.Addr
 	// MinRTO and MaxRTO bound the retransmission timer, Silence is how long a collective waits without any progress before it
 	// fails. Zero values are DefaultMinRTO, DefaultMaxRTO and DefaultSilence.
-	MinRTO  Duration `json:"min_rto,omitzero"`
-	MaxRTO  Duration `json:"max_rto,omitzero"`
-	Silence Duration `json:"silence,omitzero"`
+	MinRTO  time.Duration
+	MaxRTO  time.Duration
+	Silence time.Duration
 }
 
 // TorRegion is the part of the ToR's slots that a job was given.
@@ -53,28 +49,10 @@ type TorRegion = engine.TorRegion
 
 // Defaults of the times in Params.
 const (
-	DefaultMinRTO  = Duration(time.Millisecond)
-	DefaultMaxRTO  = Duration(250 * time.Millisecond)
-	DefaultSilence = Duration(30 * time.Second)
+	DefaultMinRTO  = time.Millisecond
+	DefaultMaxRTO  = 250 * time.Millisecond
+	DefaultSilence = 30 * time.Second
 )
-
-// Duration is a time.Duration that is text in JSON, like "250ms".
-type Duration time.Duration
-
-// MarshalText implements encoding.TextMarshaler.
-func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (d *Duration) UnmarshalText(text []byte) error {
-	parsed, err := time.ParseDuration(string(text))
-	if err != nil {
-		return err
-	}
-	*d = Duration(parsed)
-	return nil
-}
-
-func (d Duration) String() string { return time.Duration(d).String() }
 
 // withDefaults fills in what may be left out.
 func (p Params) withDefaults() Params {
@@ -82,8 +60,8 @@ func (p Params) withDefaults() Params {
 		p.HomePorts = 1
 	}
 	for _, d := range []struct {
-		value    *Duration
-		fallback Duration
+		value    *time.Duration
+		fallback time.Duration
 	}{{&p.MinRTO, DefaultMinRTO}, {&p.MaxRTO, max(DefaultMaxRTO, p.MinRTO)}, {&p.Silence, DefaultSilence}} {
 		if *d.value == 0 {
 			*d.value = d.fallback
@@ -144,28 +122,4 @@ func addressTowards(home netip.AddrPort) (netip.Addr, error) {
 	}
 	addr := conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
 	return addr, conn.Close()
-}
-
-// Source is where a worker gets its parameters.
-type Source interface {
-	Params(ctx context.Context, rank int) (Params, error)
-}
-
-// FileSource is the path of a JSON file with the job's parameters, the same for all ranks.
-type FileSource string
-
-// Params reads the file; rank takes the place of what the file says.
-func (f FileSource) Params(_ context.Context, rank int) (Params, error) {
-	content, err := os.ReadFile(string(f))
-	if err != nil {
-		return Params{}, fmt.Errorf("read job parameters: %w", err)
-	}
-	var p Params
-	decoder := json.NewDecoder(bytes.NewReader(content))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&p); err != nil {
-		return Params{}, fmt.Errorf("read job parameters from %s: %w", string(f), err)
-	}
-	p.Rank = rank
-	return p, nil
 }

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"time"
 
 	"spillway/wire"
 	"spillway/worker/engine"
@@ -10,16 +11,13 @@ import (
 // Policy is what a job does about stragglers (docs/protocol.md section 7). With Quorum 0, or that of all workers, it waits for them. Otherwise
 // the sum of a chunk that has waited for After, and has contributions of Quorum workers, is released without the others.
 type Policy struct {
-	Quorum int      `json:"quorum"` // K
-	After  Duration `json:"after"`  // D
+	Quorum int           // K
+	After  time.Duration // D
 	// MaxLag is by how many chunks more than a window the slowest worker may be behind, before the others wait for it.
-	MaxLag int `json:"max_lag,omitempty"`
+	MaxLag int
 }
 
 func (p *Policy) engine() engine.Policy {
-	if p == nil {
-		return engine.Policy{}
-	}
 	return engine.Policy{Quorum: p.Quorum, After: int64(p.After), MaxLag: p.MaxLag}
 }
 

@@ -12,7 +12,7 @@ import (
 // TestQuorumOverSockets: one of three ranks is late by far more than the deadline. The others do not wait for it, all of them get the same
 // bits, and what the sums lack is handed back to the late one.
 func TestQuorumOverSockets(t *testing.T) {
-	l := newQuorumLoopback(t, 3, 0.02, Policy{Quorum: 2, After: Duration(20 * time.Millisecond), MaxLag: 100})
+	l := newQuorumLoopback(t, 3, 0.02, Policy{Quorum: 2, After: 20 * time.Millisecond, MaxLag: 100})
 	workers := l.join(t, 3)
 	const n = 64 * 100
 	input := func(rank int) []float32 {

@@ -82,6 +82,9 @@ func (w *Worker) takeRequests() (goOn bool) {
 			}
 		case r.stats != nil:
 			r.stats <- w.stats()
+		case r.fail != nil:
+			w.engine.Abort(r.fail)
+			w.complete()
 		default:
 			goOn = false
 		}
@@ -111,6 +114,9 @@ func (w *Worker) annotate(err error) {
 	switch {
 	case errors.As(err, &missing) && missing.Since.IsZero():
 		missing.Since = time.Now().Add(-missing.For)
+		if w.session != nil {
+			missing.Gone = w.session.absence.of(missing.Ranks)
+		}
 	case errors.As(err, &silent) && silent.Since.IsZero():
 		silent.Since, silent.Home = time.Now().Add(-silent.For), w.params.Home
 	}

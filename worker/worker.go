@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,9 +15,10 @@ import (
 // Worker is one rank of a job. Its methods may be called from several goroutines, but the order in which collectives are issued
 // must be the same at all ranks.
 type Worker struct {
-	params Params
-	start  time.Time // the engine's time is nanoseconds since then
-	done   chan struct{}
+	params  Params
+	start   time.Time // the engine's time is nanoseconds since then
+	done    chan struct{}
+	session *session // with the appliance; nil without one
 
 	// Owned by the goroutine of run.
 	engine   *engine.Engine
@@ -42,6 +42,7 @@ type request struct {
 	submit *Handle
 	cancel *cancellation
 	stats  chan<- Stats
+	fail   error // breaks the job at this worker
 }
 
 type cancellation struct {
@@ -49,34 +50,9 @@ type cancellation struct {
 	cause  error
 }
 
-// Option changes how Join sets a worker up.
-type Option func(*options)
-
-type options struct {
-	logger    *slog.Logger
-	noOffload bool
-}
-
-// WithLogger says where to report what degrades the transport; slog.Default otherwise.
-func WithLogger(logger *slog.Logger) Option { return func(o *options) { o.logger = logger } }
-
-// WithoutOffload sends and receives plain datagrams, without UDP segmentation and receive offload.
-func WithoutOffload() Option { return func(o *options) { o.noOffload = true } }
-
-// Join takes part in a job as one rank, in the network namespace of the calling thread. ctx is for getting the parameters. Nothing
-// is sent before the first collective. The worker must be closed.
-func Join(ctx context.Context, src Source, rank int, opts ...Option) (*Worker, error) {
-	o := options{logger: slog.Default()}
-	for _, opt := range opts {
-		opt(&o)
-	}
-	params, err := src.Params(ctx, rank)
-	if err != nil {
-		return nil, err
-	}
-	if params.Rank != rank {
-		return nil, fmt.Errorf("the parameters are those of rank %d, not %d", params.Rank, rank)
-	}
+// open makes the engine and the sockets of a worker, in the network namespace of the calling thread, and starts it. The session is nil
+// without an appliance.
+func open(params Params, o options, s *session) (w *Worker, err error) {
 	if err := params.Validate(); err != nil {
 		return nil, err
 	}
@@ -94,13 +70,13 @@ func Join(ctx context.Context, src Source, rank int, opts ...Option) (*Worker, e
 		return nil, err
 	}
 	cfg := params.transport()
-	cfg.Logger = o.logger.With("job", params.Job, "rank", rank)
+	cfg.Logger = o.logger.With("job", params.Job, "rank", params.Rank)
 	cfg.NoOffload = o.noOffload
 	conn, err := transport.Open(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("join job %d as rank %d: %w", params.Job, rank, err)
+		return nil, err
 	}
-	w := &Worker{params: params, start: time.Now(), done: make(chan struct{}), engine: e, conn: conn}
+	w = &Worker{params: params, start: time.Now(), done: make(chan struct{}), session: s, engine: e, conn: conn}
 	go w.run()
 	return w, nil
 }
@@ -207,9 +183,22 @@ func (w *Worker) Stats() Stats {
 
 // Close leaves the job and waits for the worker's goroutine. Collectives in flight fail with ErrClosed. A worker that has left no
 // longer answers a home that lost a RESULT; that strands nobody as long as the home itself lives, because it keeps the RESULTs that
-// another rank may still need. Closing twice is harmless.
+// another rank may still need. The appliance is told, within two seconds or not at all; then it takes the worker for lost. Closing twice is harmless.
 func (w *Worker) Close() error {
 	_ = w.post(request{}) // an error means that it has stopped
 	<-w.done
+	if w.session != nil {
+		w.session.leave()
+		w.session.close()
+	}
 	return w.err
+}
+
+// Draining is closed when the appliance lets the job come to its end: what is in flight is to be finished, and the worker to be closed. It
+// is nil, and never ready, without an appliance.
+func (w *Worker) Draining() <-chan struct{} {
+	if w.session == nil {
+		return nil
+	}
+	return w.session.draining
 }

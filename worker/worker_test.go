@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -49,10 +48,10 @@ type loopback struct {
 	done   chan struct{}
 }
 
-func (l *loopback) Params(_ context.Context, rank int) (Params, error) {
+func (l *loopback) of(rank int) Params {
 	p := l.params
 	p.Rank, p.Addr = rank, workerAddr(rank)
-	return p, nil
+	return p
 }
 
 func workerAddr(rank int) netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, byte(2 + rank)}) }
@@ -75,11 +74,11 @@ func newQuorumLoopback(t *testing.T, workers int, loss float64, policy Policy) *
 	}
 	at := conn.LocalAddr().(*net.UDPAddr).AddrPort()
 	l := &loopback{conn: conn, done: make(chan struct{}), params: Params{Job: 5, Generation: 2, Cookie: 99, Workers: workers, Elements: 64,
-		Window: 64, Home: at, WorkerPort: at.Port(), Silence: Duration(20 * time.Second), Policy: &policy}}
+		Window: 64, Home: at, WorkerPort: at.Port(), Silence: 20 * time.Second, Policy: policy}}
 	group := netip.MustParseAddr("239.77.0.5")
 	job := xdp.Job{ID: 5, Generation: 2, Cookie: 99, Elements: 64, Window: 64, Workers: workers,
 		Home: netip.AddrPortFrom(at.Addr(), wire.BasePort), HomePorts: 1, Group: group, WorkerPort: at.Port(),
-		Policy: xdp.Policy{Quorum: policy.Quorum, After: time.Duration(policy.After), MaxLag: policy.MaxLag}}
+		Policy: xdp.Policy{Quorum: policy.Quorum, After: policy.After, MaxLag: policy.MaxLag}}
 	for rank := range workers {
 		job.Members = append(job.Members, xdp.Member{Addr: workerAddr(rank), Bits: 1 << rank})
 	}
@@ -137,7 +136,7 @@ func (l *loopback) join(t *testing.T, ranks int, opts ...Option) []*Worker {
 	t.Helper()
 	var all []*Worker
 	for rank := range ranks {
-		w, err := Join(t.Context(), l, rank, append([]Option{WithLogger(slog.New(slog.DiscardHandler))}, opts...)...)
+		w, err := JoinWith(l.of(rank), append([]Option{WithLogger(slog.New(slog.DiscardHandler))}, opts...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -271,7 +270,7 @@ func TestDisagreementBreaksTheJob(t *testing.T) {
 
 func TestSilenceNamesWhoIsMissing(t *testing.T) {
 	l := newLoopback(t, 3, 0)
-	l.params.Silence = Duration(300 * time.Millisecond)
+	l.params.Silence = 300 * time.Millisecond
 	begin := time.Now()
 	for rank, err := range each(l.join(t, 2), func(_ int, w *Worker) error { return w.AllReduce(t.Context(), make([]float32, 100)) }) {
 		var missing *MissingRanksError
@@ -283,7 +282,7 @@ func TestSilenceNamesWhoIsMissing(t *testing.T) {
 
 func TestSilentHome(t *testing.T) {
 	l := newLoopback(t, 2, 1)
-	l.params.Silence = Duration(200 * time.Millisecond)
+	l.params.Silence = 200 * time.Millisecond
 	var silent *HomeSilentError
 	if err := l.join(t, 1)[0].AllReduce(t.Context(), make([]float32, 100)); !errors.As(err, &silent) || silent.Home != l.params.Home || !errors.Is(err, ErrBroken) {
 		t.Errorf("error %v", err)
@@ -347,7 +346,7 @@ func TestCloseFailsWhatIsInFlightAndLeaksNothing(t *testing.T) {
 	// A Join that fails half-way leaves nothing behind either: the port is taken.
 	l.join(t, 1)
 	after := openFiles(t)
-	if _, err := Join(t.Context(), l, 0); err == nil || !strings.Contains(err.Error(), "127.0.0.2") {
+	if _, err := JoinWith(l.of(0)); err == nil || !strings.Contains(err.Error(), "127.0.0.2") {
 		t.Errorf("second worker at one address: %v", err)
 	}
 	if got := openFiles(t); got != after {
@@ -366,50 +365,6 @@ func openFiles(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return len(entries)
-}
-
-func TestFileSource(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "job.json")
-	write := func(content string) {
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(`{"job":1,"generation":2,"cookie":3,"workers":4,"elements":256,"window":128,"home":"10.0.0.1:9700","home_ports":4,
-		"group":"239.1.2.3","worker_port":9800,"min_rto":"2ms","silence":"5s"}`)
-	p, err := FileSource(path).Params(t.Context(), 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	if p.Rank != 3 || p.MinRTO != Duration(2*time.Millisecond) || p.withDefaults().MaxRTO != DefaultMaxRTO || p.Home.Port() != 9700 || p.Group.String() != "239.1.2.3" || p.Addr.IsValid() {
-		t.Errorf("read %+v", p)
-	}
-	if p.Tor != nil {
-		t.Errorf("a ToR region that the file does not have: %+v", p.Tor)
-	}
-	write(`{"job":1,"workers":4,"elements":32,"window":128,"home":"10.0.0.1:9700","worker_port":9800,"priority":5,
-		"tor":{"base":64,"slots":16,"period":128,"offset":3}}`)
-	if p, err = FileSource(path).Params(t.Context(), 3); err != nil || p.Validate() != nil || p.Tor == nil || *p.Tor != (TorRegion{Base: 64, Slots: 16, Period: 128, Offset: 3}) {
-		t.Errorf("read %+v with a ToR region: %v, %v", p, err, p.Validate())
-	}
-	write(`{"tor":{"size":3}}`)
-	if _, err := FileSource(path).Params(t.Context(), 0); err == nil || !strings.Contains(err.Error(), "size") {
-		t.Errorf("unknown field of the ToR region: %v", err)
-	}
-	write(`{"jobs":1}`)
-	if _, err := FileSource(path).Params(t.Context(), 0); err == nil || !strings.Contains(err.Error(), "jobs") {
-		t.Errorf("unknown field: %v", err)
-	}
-	write(`{"silence":3}`)
-	if _, err := FileSource(path).Params(t.Context(), 0); err == nil {
-		t.Error("a duration without a unit was taken")
-	}
-	if _, err := FileSource(path+"x").Params(t.Context(), 0); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no file: %v", err)
-	}
 }
 
 func TestValidateNamesWhatIsWrong(t *testing.T) {

@@ -52,8 +52,10 @@ type Config struct {
 	Faults faults.Rates
 	// Tor is what stands at the top of the rack; its zero value is a bridge.
 	Tor Tor
-	// Aggregator sizes the aggregator; its zero value is xdp's default.
-	Aggregator xdp.Config
+	// Slots are the aggregator's, by size class; its zero value is xdp's default.
+	Slots xdp.Slots
+	// Daemon is what runs spillwayd in the aggregator's namespace: a program that is given the arguments of spillwayd after its own.
+	Daemon Command
 	// Log takes the rack's messages; nil discards them.
 	Log *slog.Logger
 }
@@ -85,6 +87,9 @@ func (c *Config) setDefaults() error {
 	}
 	if err := c.Tor.setDefaults(c.Elements); err != nil {
 		return err
+	}
+	if c.Slots == (xdp.Slots{}) {
+		c.Slots = xdp.DefaultSlots
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

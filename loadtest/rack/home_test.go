@@ -1,54 +1,98 @@
 package rack
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"net"
+	"net/netip"
 	"testing"
 	"time"
 
 	"golang.org/x/net/ipv4"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	v1 "spillway/appliance/api/spillway/v1"
 	"spillway/loadtest/faults"
 	"spillway/wire"
-	"spillway/worker"
 	"spillway/xdp"
 )
 
-// member is the least that a worker of a job is: a socket that sends DATA and gets RESULTs.
+// member is the least that a worker of a job is: a call to the daemon, and a socket that sends DATA and gets RESULTs.
 type member struct {
 	conn *net.UDPConn
-	job  Job
 	rank int
-	tor  *worker.TorRegion // nil without a ToR
+	said *v1.Parameters
 }
 
-func join(t *testing.T, r *Rack, job Job, rank, host int) *member {
+// joinAll has the daemon admit a job, and makes a member of each rank.
+func joinAll(t *testing.T, r *Rack, job Job) []*member {
 	t.Helper()
-	m := &member{job: job, rank: rank, tor: r.Params(job, rank).Tor}
-	m.conn = socket(t, inWorker(r, host), fmt.Sprintf("0.0.0.0:%d", job.workerPort()))
-	if group := job.group(); group.IsValid() {
-		err := r.InWorker(host, func() error {
-			eth, err := net.InterfaceByName(hostInterface)
-			if err != nil {
-				return err
-			}
-			return ipv4.NewPacketConn(m.conn).JoinGroup(eth, &net.UDPAddr{IP: group.AsSlice()})
+	if err := r.AddJob(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	hosts := r.completed(job).Hosts
+	members := make([]*member, len(hosts))
+	var joining errgroup.Group
+	for rank, host := range hosts {
+		members[rank] = &member{rank: rank}
+		joining.Go(func() (err error) {
+			members[rank].said, err = ask(t.Context(), r, &v1.JoinRequest{Job: job.Name, Rank: uint32(rank), Address: WorkerAddr(host).String()})
+			return err
 		})
-		if err != nil {
-			t.Fatal(err)
+	}
+	if err := joining.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for rank, host := range hosts {
+		members[rank].listen(t, r, host)
+	}
+	return members
+}
+
+// ask joins, as an operator may for anybody, and returns what the daemon has to say when all ranks have. The call lasts as long as ctx.
+func ask(ctx context.Context, r *Rack, request *v1.JoinRequest) (*v1.Parameters, error) {
+	call, err := v1.NewWorkerServiceClient(r.daemon.conn).Join(ctx, request)
+	for err == nil {
+		var response *v1.JoinResponse
+		if response, err = call.Recv(); response.GetParameters() != nil {
+			return response.GetParameters(), nil
 		}
 	}
-	return m
+	return nil, err
+}
+
+func (m *member) listen(t *testing.T, r *Rack, host int) {
+	t.Helper()
+	m.conn = socket(t, inWorker(r, host), fmt.Sprintf("0.0.0.0:%d", m.said.GetWorkerPort()))
+	if m.said.GetGroup() == "" {
+		return
+	}
+	err := r.InWorker(host, func() error {
+		eth, err := net.InterfaceByName(hostInterface)
+		if err != nil {
+			return err
+		}
+		return ipv4.NewPacketConn(m.conn).JoinGroup(eth, &net.UDPAddr{IP: net.ParseIP(m.said.GetGroup())})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// home is where the member's DATA goes to.
+func (m *member) home() netip.AddrPort {
+	at := m.said.GetHomes()[0]
+	return netip.AddrPortFrom(netip.MustParseAddr(at.GetAddress()), uint16(at.GetPort()))
 }
 
 // packet is the member's DATA for a chunk.
 func (m *member) packet(seq uint32, elements []int32) []byte {
-	h := wire.Header{Version: wire.Version, Type: wire.Data, Job: m.job.ID, Generation: m.job.Generation, Cookie: m.job.Cookie,
+	h := wire.Header{Version: wire.Version, Type: wire.Data, Job: uint16(m.said.GetJobId()), Generation: uint8(m.said.GetGeneration()), Cookie: m.said.GetCookie(),
 		Seq: seq, Bitmap: 1 << m.rank, Elems: uint16(len(elements)), Slot: wire.NoSlot}
-	if g := m.tor; g != nil && seq%g.Period < uint32(g.Slots) {
-		h.Priority, h.Slot = DefaultPriority, g.Base+uint16(seq%g.Period+uint32(g.Offset))%g.Slots
+	if g := m.said.GetTor(); g != nil && seq%g.GetPeriod() < g.GetSlots() {
+		h.Priority, h.Slot = DefaultPriority, uint16(g.GetBase()+(seq%g.GetPeriod()+g.GetOffset())%g.GetSlots())
 	}
 	packet := make([]byte, wire.HeaderSize, wire.MaxPacket)
 	h.Encode(packet)
@@ -58,9 +102,9 @@ func (m *member) packet(seq uint32, elements []int32) []byte {
 	return packet
 }
 
-func (m *member) send(t *testing.T, r *Rack, seq uint32, elements []int32) {
+func (m *member) send(t *testing.T, seq uint32, elements []int32) {
 	t.Helper()
-	if _, err := m.conn.WriteToUDPAddrPort(m.packet(seq, elements), r.homeAddrPort()); err != nil {
+	if _, err := m.conn.WriteToUDPAddrPort(m.packet(seq, elements), m.home()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -99,21 +143,15 @@ func TestSumsThroughTheHome(t *testing.T) {
 				if r.Mode() != xdp.Native {
 					t.Errorf("mode %s", r.Mode())
 				}
-				job := Job{ID: 5, Generation: 2, Cookie: 77, Window: 32, Unicast: unicast}
-				if err := r.AddJob(t.Context(), job); err != nil {
-					t.Fatal(err)
-				}
-				members := make([]*member, workers)
-				for rank := range members {
-					members[rank] = join(t, r, job, rank, rank)
-				}
+				job := Job{Name: "sums", Window: 32, Unicast: unicast}
+				members := joinAll(t, r, job)
 				for seq := range uint32(chunks) {
 					for rank, m := range members {
 						contribution := make([]int32, elements)
 						for i := range contribution {
 							contribution[i] = int32(i*(rank+1)) - int32(seq)
 						}
-						m.send(t, r, seq, contribution)
+						m.send(t, seq, contribution)
 					}
 					for rank, m := range members {
 						h, sum := m.receive(t)
@@ -127,12 +165,14 @@ func TestSumsThroughTheHome(t *testing.T) {
 						}
 					}
 				}
-				counters, unassigned, err := r.Counters(job.ID)
+				counters, tor, err := r.Counters(t.Context(), job.Name)
 				if err != nil {
 					t.Fatal(err)
 				}
-				t.Logf("counters %v, of no job %v", counters, unassigned)
-				if err := r.RemoveJob(job.ID); err != nil {
+				if counters["published"] != chunks || counters["data"] != workers*chunks || tor.Events != nil {
+					t.Errorf("counters %v, %v", counters, tor)
+				}
+				if err := r.RemoveJob(t.Context(), job.Name); err != nil {
 					t.Error(err)
 				}
 			})
@@ -146,13 +186,9 @@ func TestResultsCrossInBunches(t *testing.T) {
 		t.Run(fmt.Sprintf("faults=%t", rates.Any()), func(t *testing.T) {
 			const workers, chunks, elements = 2, 16, 256
 			r := build(t, Config{Workers: workers, Elements: elements, Faults: rates})
-			job := Job{ID: 1, Window: 32}
-			if err := r.AddJob(t.Context(), job); err != nil {
-				t.Fatal(err)
-			}
-			var members []*member
+			members := joinAll(t, r, Job{Name: "bunches", Window: 32})
+			before := packetsForwarded(t, r)
 			for rank := range workers {
-				members = append(members, join(t, r, job, rank, rank))
 				option(t, members[rank].conn, unix.IPPROTO_UDP, unix.UDP_SEGMENT, wire.HeaderSize+4*elements)
 				option(t, members[rank].conn, unix.IPPROTO_UDP, unix.UDP_GRO, 1)
 			}
@@ -161,7 +197,7 @@ func TestResultsCrossInBunches(t *testing.T) {
 				for seq := range uint32(chunks) {
 					burst = append(burst, m.packet(seq, make([]int32, elements))...)
 				}
-				if _, err := m.conn.WriteToUDPAddrPort(burst, r.homeAddrPort()); err != nil {
+				if _, err := m.conn.WriteToUDPAddrPort(burst, m.home()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -180,7 +216,7 @@ func TestResultsCrossInBunches(t *testing.T) {
 				// A receiving host may coalesce as well, so that reads alone would not tell.
 				t.Logf("rank %d got %d bytes in %d reads", m.rank, got, reads)
 			}
-			forwarded := packetsForwarded(t, r)
+			forwarded := packetsForwarded(t, r) - before
 			if bunched := forwarded < chunks; bunched == rates.Any() {
 				t.Errorf("%d packets left the switch for worker 0", forwarded)
 			}

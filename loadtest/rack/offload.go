@@ -44,6 +44,10 @@ var ring = settings{
 	"tx-tcp6-segmentation":         false,
 }
 
+// checksummed is what an interface needs that sends to the ToR: what the ToR redirects loses the note that its checksum is still
+// to be filled in, and a TCP peer would drop it.
+var checksummed = settings{"tx-checksum-ip-generic": false}
+
 // with joins settings.
 func with(all ...settings) settings {
 	joined := settings{}

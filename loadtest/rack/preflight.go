@@ -139,6 +139,7 @@ func tryFeatures(n *namespace, config *Config) []Lack {
 			return shape(end{n, name, at.Attrs().Index}, minRate)
 		})
 	}
+	try("mounts of a thread's own, with a bpffs among them", "use a kernel with CONFIG_BPF_SYSCALL and CONFIG_TMPFS", n.ownRun)
 	try("native XDP on veth", "use a kernel with CONFIG_BPF_SYSCALL and CONFIG_BPF_JIT, 5.15 or newer", func() error {
 		return n.do(func() error {
 			r, err := newReceiver(at.Attrs().Index)

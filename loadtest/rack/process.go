@@ -39,11 +39,13 @@ type Command struct {
 	Files []*os.File
 	// Stderr takes what the process says beside its answers; nil is this process's.
 	Stderr io.Writer
-	// Foreign is a program that neither speaks JSON nor minds its stdin: what it writes is dropped, and it is killed to end it.
+	// Foreign is a program that neither speaks JSON nor minds its stdin: what it writes is dropped, and it is ended with the signal End, or
+	// killed without one.
 	Foreign bool
+	End     syscall.Signal
 }
 
-// A Process is a worker process in a worker's namespace, or the ToR's in its own. It is
+// A Process is a worker process in a worker's namespace, or the ToR's or the daemon's in its own. It is
 // spoken to in lines of JSON over its stdin and stdout, and it must end when its stdin does.
 type Process struct {
 	name  string // as errors call it: "worker 3"
@@ -54,6 +56,7 @@ type Process struct {
 	err   error         // of the process; valid after done
 
 	foreign bool // as Command has it
+	end     syscall.Signal
 	stop    sync.Once
 	stopped atomic.Bool // Stop was called, and has reported how the process ended
 }
@@ -99,7 +102,7 @@ func startProcess(in *namespace, c Command) (*Process, error) {
 	if err := in.do(cmd.Start); err != nil {
 		return nil, fmt.Errorf("start %s: %w", in.name, err)
 	}
-	p := &Process{name: in.name, cmd: cmd, stdin: stdin, foreign: c.Foreign, lines: make(chan []byte, 16), done: make(chan struct{})}
+	p := &Process{name: in.name, cmd: cmd, stdin: stdin, foreign: c.Foreign, end: c.End, lines: make(chan []byte, 16), done: make(chan struct{})}
 	go p.read(stdout)
 	return p, nil
 }
@@ -181,16 +184,20 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Stop ends the process's stdin, waits for it to end, kills it after 5 s, and
+// Stop ends the process's stdin, sends the signal that ends it, if it has one, waits for it to end, kills it after 5 s, and
 // returns how it ended: nil is exit status 0. Output that was not received is dropped.
 func (p *Process) Stop() error {
-	if p.foreign {
+	if p.foreign && p.end == 0 {
 		p.Kill()
 		return nil
 	}
 	p.stopped.Store(true)
 	var closeErr error
 	p.stop.Do(func() {
+		if p.end != 0 {
+			// An error means that it has ended.
+			_ = p.cmd.Process.Signal(p.end)
+		}
 		closeErr = p.stdin.Close()
 		if errors.Is(closeErr, os.ErrClosed) {
 			closeErr = nil // it ended before us

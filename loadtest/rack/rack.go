@@ -9,7 +9,6 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"spillway/loadtest/faults"
-	"spillway/xdp"
 )
 
 // A Rack is a set of namespaces joined by links. Its methods are safe for
@@ -25,9 +24,9 @@ type Rack struct {
 	links    []attachment     // of the workers
 	injector *faults.Injector // nil without faults
 
-	aggregator *xdp.Aggregator
-	mode       xdp.Mode
-	receiver   *receiver // at the switch's port of the home
+	daemon   *daemon
+	receiver *receiver  // at the switch's port of the home
+	failed   chan error // of daemon and ToR: one each
 
 	mu        sync.Mutex // guards processes; held for no call that blocks
 	processes []*Process
@@ -39,7 +38,7 @@ func New(ctx context.Context, config Config) (r *Rack, err error) {
 	if err := config.setDefaults(); err != nil {
 		return nil, err
 	}
-	r = &Rack{config: config}
+	r = &Rack{config: config, failed: make(chan error, 2)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("build the rack: %w", err), r.Close())
@@ -53,7 +52,7 @@ func New(ctx context.Context, config Config) (r *Rack, err error) {
 		if r.bridge, err = makeBridge(r.sw, "rack", config.mtu()); err != nil {
 			return r, err
 		}
-	} else if r.tor, err = newTor(&r.config); err != nil {
+	} else if r.tor, err = newTor(&r.config, r.failed); err != nil {
 		return r, err
 	}
 	if err := r.addHome(); err != nil {
@@ -70,13 +69,12 @@ func New(ctx context.Context, config Config) (r *Rack, err error) {
 	if err := r.addFaults(); err != nil {
 		return r, err
 	}
-	if err := r.startAggregator(); err != nil {
-		return r, err
+	if r.tor != nil {
+		if err := errors.Join(r.addManagement(), r.startTor(ctx)); err != nil {
+			return r, err
+		}
 	}
-	if r.tor == nil {
-		return r, nil
-	}
-	return r, r.startTor(ctx)
+	return r, r.startDaemon(ctx)
 }
 
 // addFaults puts the injector at the workers' ports.
@@ -119,10 +117,7 @@ func (r *Rack) InHome(f func() error) error { return r.home.do(f) }
 func (r *Rack) Close() error {
 	var all []error
 	all = append(all, r.stopProcesses())
-	if r.aggregator != nil {
-		all = append(all, r.aggregator.Close())
-	}
-	all = append(all, r.receiver.close(), r.tor.close())
+	all = append(all, r.daemon.close(), r.receiver.close(), r.tor.close())
 	if r.injector != nil {
 		all = append(all, r.injector.Close())
 	}

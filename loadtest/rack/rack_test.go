@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"spillway/appliance/command"
 	"spillway/loadtest/faults"
 )
 
@@ -98,10 +99,14 @@ func softTor(slots int) Tor {
 	return Tor{Kind: TorSoft, Slots: slots, Command: Command{Env: []string{"SPILLWAY_TEST_ROLE=tor"}}}
 }
 
+// self as spillwayd.
+var daemonCommand = Command{Env: []string{"SPILLWAY_TEST_ROLE=spillwayd"}}
+
 // build makes a rack and checks at the test's end that nothing is left of it.
 func build(t *testing.T, config Config) *Rack {
 	t.Helper()
 	leaks := goleak.IgnoreCurrent()
+	config.Daemon = daemonCommand
 	files, linksBefore := openFiles(t), links(t)
 	r, err := New(context.Background(), config)
 	if err != nil {
@@ -246,6 +251,10 @@ func play(role string) error {
 		}
 	case "tor":
 		return RunTor(context.Background(), os.Stdin, os.Stdout)
+	case "reducer":
+		return reducing(in, out)
+	case "spillwayd":
+		os.Exit(command.Main(context.Background(), append([]string{"spillwayd"}, os.Args[1:]...), os.Stdout, os.Stderr))
 	case "preflight":
 		return Preflight(everything)
 	case "deaf": // does not mind its stdin
@@ -258,7 +267,7 @@ func play(role string) error {
 		}
 		return err
 	case "parent": // builds a rack with two deaf workers, says who they are, and waits to be killed
-		r, err := New(context.Background(), Config{Workers: 2, Rate: 10_000_000, Tor: softTor(4)})
+		r, err := New(context.Background(), Config{Workers: 2, Rate: 10_000_000, Tor: softTor(4), Daemon: daemonCommand})
 		if err != nil {
 			return err
 		}
@@ -284,7 +293,7 @@ func play(role string) error {
 			}
 			said.PIDs = append(said.PIDs, p.PID())
 		}
-		said.PIDs = append(said.PIDs, r.tor.process.PID())
+		said.PIDs = append(said.PIDs, r.tor.process.PID(), r.daemon.process.PID())
 		if err := out.Encode(said); err != nil {
 			return err
 		}

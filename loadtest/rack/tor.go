@@ -2,9 +2,12 @@ package rack
 
 import (
 	"fmt"
+	"math/bits"
 	"net/netip"
 	"os/exec"
 	"strings"
+
+	v1 "spillway/appliance/api/spillway/v1"
 )
 
 // TorKind says what stands at the top of the rack.
@@ -71,6 +74,55 @@ func (t *Tor) setDefaults(elements int) error {
 	}
 	return nil
 }
+
+// ask adds to a job's specification what it is to have of the ToR's memory: a part of its own, as large as those of the others that may come, or
+// a place in the memory of all. A region is a power of two of slots; what equal shares of that kind leave over is not used.
+func (t *Tor) ask(spec *v1.JobSpec) {
+	switch share := t.share(int(spec.GetWindow())); {
+	case spec.GetWorkers() < 2: // there is nothing to sum
+	case t.Shared && t.sharedSlots() > 0:
+		spec.Tor, spec.FirstCome = v1.TorUse_TOR_USE_SHARED, t.FirstCome
+	case !t.Shared && share > 0:
+		spec.Tor, spec.TorSlots = v1.TorUse_TOR_USE_PRIVATE, share
+	}
+}
+
+// share is the private region of a job with this window.
+func (t *Tor) share(window int) uint32 {
+	return min(floorPower(uint32(t.Slots/t.Jobs)), ceilPower(uint32(window)), maxRegion)
+}
+
+// sharedSlots is the region that all jobs share.
+func (t *Tor) sharedSlots() uint32 {
+	if !t.Shared {
+		return 0
+	}
+	return min(floorPower(uint32(t.Slots)), maxRegion)
+}
+
+// SlotsForAll is how many slots hold all chunks that so many jobs of this window have in flight.
+func SlotsForAll(jobs, window int) int {
+	return int(ceilPower(uint32(jobs)) * ceilPower(uint32(window)))
+}
+
+// floorPower is the largest power of two up to n, and 0 for 0.
+func floorPower(n uint32) uint32 {
+	if n == 0 {
+		return 0
+	}
+	return 1 << (bits.Len32(n) - 1)
+}
+
+// ceilPower is the least power of two from n on, at least 1.
+func ceilPower(n uint32) uint32 {
+	if n <= 1 {
+		return 1
+	}
+	return 1 << bits.Len32(n-1)
+}
+
+// maxRegion is the most slots of a region: a slot index has 16 bits, and 0xFFFF says that there is none.
+const maxRegion = 1 << 15
 
 // What each kind of ToR can hold. BMv2's are the sizes that are compiled into the program.
 const (

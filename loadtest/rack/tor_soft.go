@@ -26,6 +26,7 @@ func (t *tor) launchSoft(ctx context.Context, ports []torPort) (*Process, error)
 	}
 	config := softtor.Config{
 		Listen:   torListen,
+		Anybody:  true, // who is on the management link
 		DeviceID: torDevice,
 		// A data plane of no slots there is none. Those that no job has a region of are not used.
 		Slots:    uint32(max(t.config.Slots, 1)),

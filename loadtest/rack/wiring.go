@@ -20,11 +20,15 @@ func (r *Rack) attach(host *namespace, name string, addr netip.Addr, cable bool,
 			return nil, err
 		}
 	}
-	if err := errors.Join(offload(joined.host(), offloads.host), offload(joined.port(), offloads.port)); err != nil {
+	atHost := offloads.host
+	if r.tor != nil && len(joined) == 1 {
+		atHost = with(atHost, checksummed)
+	}
+	if err := errors.Join(offload(joined.host(), atHost), offload(joined.port(), offloads.port)); err != nil {
 		return nil, err
 	}
 	for _, second := range joined[1:] {
-		inCable, atTor := offloads.cable, ring
+		inCable, atTor := with(offloads.cable, checksummed), ring
 		if r.config.Tor.Kind == TorBMv2 {
 			inCable, atTor = bmv2Cable, bmv2Port
 		}

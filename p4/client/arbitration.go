@@ -181,3 +181,13 @@ func (c *Client) take(message *p4v1.StreamMessageResponse) error {
 	}
 	return nil
 }
+
+// ElectionID is the one that this client asked with last, the zero one if that was none.
+func (c *Client) ElectionID() ElectionID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asked == nil {
+		return ElectionID{}
+	}
+	return *c.asked
+}

@@ -20,6 +20,8 @@ type Config struct {
 	// Listen is where the P4Runtime server listens: an address and port of the loopback interface, for there is no authentication (port 0
 	// takes a free one), or unix:PATH, a socket for its owner only.
 	Listen string `json:"listen"`
+	// Anybody lets Listen be any address: whoever reaches it may program the ToR. That is for a management network which only controllers are on.
+	Anybody bool `json:"anybody,omitempty"`
 	// DeviceID is the P4Runtime device id, not 0.
 	DeviceID uint64 `json:"device_id"`
 	// Slots is how many chunks can be in it at a time, and Elements the longest that can be, a multiple of 32. 0 is what a Tofino has.
@@ -139,8 +141,8 @@ func (c Config) address() (network, address string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("%q is neither ADDRESS:PORT nor unix:PATH", c.Listen)
 	}
-	if !ap.Addr().IsLoopback() {
-		return "", "", fmt.Errorf("%s is not of the loopback interface, and the server asks nobody who they are", ap)
+	if !ap.Addr().IsLoopback() && !c.Anybody {
+		return "", "", fmt.Errorf("%s is not of the loopback interface, and the server asks nobody who they are: where only controllers can reach it, set anybody", ap)
 	}
 	return "tcp", ap.String(), nil
 }

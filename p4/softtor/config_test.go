@@ -29,6 +29,7 @@ func TestWrongConfigs(t *testing.T) {
 		{`256`, `864`, "elements: 864"},
 		{`"device_id": 1`, `"device_id": 0`, "device_id: 0"},
 		{`127.0.0.1:0`, `10.0.0.1:9559`, "listen: 10.0.0.1:9559 is not of the loopback interface"},
+		{`"listen": "127.0.0.1:0"`, `"anybody": true, "listen": "10.0.0.1"`, "listen: \"10.0.0.1\" is neither"},
 		{`127.0.0.1:0`, `localhost`, "listen: \"localhost\" is neither"},
 		{`127.0.0.1:0`, ``, "listen: \"\" is neither"},
 		{`127.0.0.1:0`, `unix:tor.sock`, "not an absolute path"},

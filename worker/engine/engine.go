@@ -153,7 +153,7 @@ func (e *Engine) Abort(err error) {
 	}
 	e.broken = err
 	if !errors.Is(err, ErrBroken) {
-		e.broken = fmt.Errorf("%w: %w", err, ErrBroken)
+		e.broken = &brokenError{err}
 	}
 	for e.oldest != nil {
 		e.oldest.err = e.broken

@@ -20,6 +20,12 @@ var (
 	ErrInconsistent = errors.New("a result does not contain what this rank contributed")
 )
 
+// brokenError adds ErrBroken to an error. Its text is made when it is asked for, because the worker fills in what the engine cannot know.
+type brokenError struct{ cause error }
+
+func (e *brokenError) Error() string   { return e.cause.Error() + ": " + ErrBroken.Error() }
+func (e *brokenError) Unwrap() []error { return []error{e.cause, ErrBroken} }
+
 // MissingRanksError says that the home has waited too long for some ranks. It breaks the job.
 type MissingRanksError struct {
 	Ranks []int // who is missing from the oldest chunk, as the home said last
@@ -27,10 +33,28 @@ type MissingRanksError struct {
 	Seq   uint32
 	For   time.Duration // how long there has been no new RESULT
 	Since time.Time     // when that began; the engine has no clock and leaves it zero
+	// Gone is what the appliance said of some of Ranks, if it did; the engine does not hear it and leaves it nil.
+	Gone []Gone
 }
 
 func (e *MissingRanksError) Error() string {
-	return fmt.Sprintf("no result for chunk %d for %s%s: missing %s", e.Seq, e.For, since(e.Since), describeRanks(e.Ranks, e.Rank))
+	text := fmt.Sprintf("no result for chunk %d for %s%s: missing %s", e.Seq, e.For, since(e.Since), describeRanks(e.Ranks, e.Rank))
+	for _, g := range e.Gone {
+		text += "; " + g.String()
+	}
+	return text
+}
+
+// Gone says why ranks are missing: their connections to the appliance were lost, or they have left.
+type Gone struct {
+	Ranks []int
+	Text  string // in the appliance's words, like "rank 2 (10.0.0.3) lost its connection"
+	Since time.Time
+	For   time.Duration // from then until the error
+}
+
+func (g Gone) String() string {
+	return fmt.Sprintf("%s %s ago", g.Text, g.For.Round(100*time.Millisecond))
 }
 
 // HomeSilentError says that the home did not answer, or that its RESULT did not arrive. It breaks the job.

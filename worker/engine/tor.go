@@ -12,12 +12,12 @@ import (
 // its chunks are for the home.
 type TorRegion struct {
 	// Base is the first slot, a multiple of Slots; Slots is how many there are, a power of two, or 0: all chunks are for the home.
-	Base  uint16 `json:"base"`
-	Slots uint16 `json:"slots"`
+	Base  uint16
+	Slots uint16
 	// Period is a power of two, not less than the window.
-	Period uint32 `json:"period"`
+	Period uint32
 	// Offset keeps jobs that share a region apart while they have few chunks in flight.
-	Offset uint16 `json:"offset,omitempty"`
+	Offset uint16
 }
 
 func (r *TorRegion) validate(window int) error {

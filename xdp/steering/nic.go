@@ -112,6 +112,18 @@ func (n *NIC) Steer(first, ports uint16, note func(Changes) error) (done Changes
 	return plan, nil
 }
 
+// Steered is how many of the ports a rule keeps on one queue, whoever made it. A NIC without flow rules has none.
+func (n *NIC) Steered(first, ports uint16) (int, error) {
+	present, _, _, err := rules(n.kernel)
+	if unsupported(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return int(ports) - len(missing(present, first, ports)), nil
+}
+
 // Restore removes the rules for the ports, if there were any, and switches the filters off, if they were switched on.
 func (n *NIC) Restore(first, ports uint16, changes Changes) error {
 	if changes.Rules > 0 {

@@ -148,6 +148,9 @@ func TestSteer(t *testing.T) {
 			if again, err := n.Steer(9700, 4, func(Changes) error { return errors.New("again") }); c.err == "" && (err != nil || again != (Changes{})) {
 				t.Errorf("again: %+v, %v", again, err)
 			}
+			if kept, err := n.Steered(9700, 4); err != nil || c.err == "" && c.want.Rules > 0 != (kept == 4) {
+				t.Errorf("%d ports are kept on a queue, %v", kept, err)
+			}
 			if err := n.Restore(9700, 4, got); err != nil {
 				t.Error(err)
 			}

@@ -269,7 +269,9 @@ type JobSpec struct {
 	// How long a collective waits without progress before it fails, naming who is missing; left out: 30 s.
 	Silence *durationpb.Duration `protobuf:"bytes,11,opt,name=silence,proto3" json:"silence,omitempty"`
 	// How long the job is kept without any worker; left out: the appliance's default.
-	Grace         *durationpb.Duration `protobuf:"bytes,12,opt,name=grace,proto3" json:"grace,omitempty"`
+	Grace *durationpb.Duration `protobuf:"bytes,12,opt,name=grace,proto3" json:"grace,omitempty"`
+	// In the shared region, leave a slot to the chunk that has it, however urgent this job's is. Only with TOR_USE_SHARED.
+	FirstCome     bool `protobuf:"varint,13,opt,name=first_come,json=firstCome,proto3" json:"first_come,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -386,6 +388,13 @@ func (x *JobSpec) GetGrace() *durationpb.Duration {
 		return x.Grace
 	}
 	return nil
+}
+
+func (x *JobSpec) GetFirstCome() bool {
+	if x != nil {
+		return x.FirstCome
+	}
+	return false
 }
 
 // Region is a part of the ToR's slots.
@@ -1260,7 +1269,7 @@ var File_spillway_v1_job_proto protoreflect.FileDescriptor
 
 const file_spillway_v1_job_proto_rawDesc = "" +
 	"\n" +
-	"\x15spillway/v1/job.proto\x12\vspillway.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd5\x03\n" +
+	"\x15spillway/v1/job.proto\x12\vspillway.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf4\x03\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aworkers\x18\x02 \x01(\rR\aworkers\x12\x1a\n" +
@@ -1274,7 +1283,9 @@ const file_spillway_v1_job_proto_rawDesc = "" +
 	"\amax_rto\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\x06maxRto\x123\n" +
 	"\asilence\x18\v \x01(\v2\x19.google.protobuf.DurationR\asilence\x12/\n" +
-	"\x05grace\x18\f \x01(\v2\x19.google.protobuf.DurationR\x05grace\"z\n" +
+	"\x05grace\x18\f \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x1d\n" +
+	"\n" +
+	"first_come\x18\r \x01(\bR\tfirstCome\"z\n" +
 	"\x06Region\x12\x12\n" +
 	"\x04base\x18\x01 \x01(\rR\x04base\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\rR\x05slots\x12\x16\n" +

@@ -1,0 +1,301 @@
+package jobs
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"net/netip"
+	"slices"
+
+	"google.golang.org/grpc/codes"
+
+	v1 "spillway/appliance/api/spillway/v1"
+	"spillway/appliance/refusal"
+	"spillway/appliance/store"
+	"spillway/p4/pipeline"
+	"spillway/xdp"
+)
+
+// form begins to bring a generation into the data plane if all of its ranks wait. The lock is held.
+func (m *Manager) form(j *job) {
+	if m.closed || j.forming || j.gone || j.deletions > 0 || j.record.Draining || !j.complete() {
+		return
+	}
+	ctx, stop := context.WithCancel(m.ctx)
+	j.forming, j.stop, j.step = true, stop, "all ranks are here: the generation is being set up"
+	m.running.Add(1)
+	go func() {
+		defer m.running.Done()
+		defer stop()
+		m.generate(ctx, j)
+	}()
+	m.changed(j)
+}
+
+// generate brings one generation into the data plane, or tells those who wait for it why not. When a rank vanished meanwhile, the others go on waiting.
+func (m *Manager) generate(ctx context.Context, j *job) {
+	var calls []*call
+	err := j.acquire(ctx)
+	if err == nil {
+		calls, err = m.attempt(ctx, j)
+		j.release()
+	}
+	if err == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.formed(j)
+	switch {
+	case m.closed || j.deleted: // those who waited know already
+	case err == errVanished || ctx.Err() != nil && refusal.Of(err) == nil: // the others wait on
+	case errors.Is(err, errVanished):
+		m.config.Log.Error("a generation that lost a rank while it was formed is not undone yet", "job", j.name, "error", err)
+	default:
+		j.failure = err.Error()
+		m.event(levelError, "generation-failed", j, nil, "generation %d of job %s could not be formed: %v", j.record.Generation+1, j.name, err)
+		for _, c := range calls {
+			if j.waiting[c.rank] == c {
+				m.endWaiting(j, c.rank, err)
+			}
+		}
+	}
+	m.changed(j)
+	m.form(j) // a rank that vanished may be back already
+}
+
+// formed is for the end of what form began. The lock is held.
+func (m *Manager) formed(j *job) { j.forming, j.stop, j.step, j.failure = false, nil, "", "" }
+
+// errVanished: not all ranks are there any more.
+var errVanished = errors.New("a rank has gone")
+
+// attempt forms a generation of those who wait now. The work of the job is held.
+func (m *Manager) attempt(ctx context.Context, j *job) ([]*call, error) {
+	m.mu.Lock()
+	calls, old := slices.Clone(j.waiting), j.record
+	ready := !j.deleted && !old.Draining && j.complete()
+	m.mu.Unlock()
+	if !ready {
+		return nil, errVanished
+	}
+	old, err := m.conclude(j, old)
+	if err != nil {
+		return calls, err
+	}
+	record, err := m.propose(old, calls)
+	if err != nil {
+		return calls, err
+	}
+	if err := m.install(ctx, j, record); err != nil {
+		return calls, err
+	}
+	// Not before: a daemon that dies in between has told nobody, and the next one takes out what is not written down.
+	if err := m.store.Put(*record); err != nil {
+		return calls, errors.Join(notStored(j, err), m.undo(record))
+	}
+	if m.commit(j, record, calls) {
+		return calls, nil
+	}
+	if err := errors.Join(m.undo(record), m.putBack(old)); err != nil {
+		return calls, errors.Join(errVanished, err)
+	}
+	return calls, errVanished
+}
+
+// undo takes out of the data plane what nobody has been told of. What the aggregator does not give up is harmless, as nobody knows its cookie, and in the way of
+// nobody: the job's next generation takes its place.
+func (m *Manager) undo(record *store.Job) error {
+	if m.config.Switch != nil {
+		m.config.Switch.RemoveJob(record.Allocation.ID)
+	}
+	return m.uninstall(record)
+}
+
+// conclude ends the generation that is running for the data plane though nobody takes part in it, and returns the job without it.
+func (m *Manager) conclude(j *job, old *store.Job) (*store.Job, error) {
+	if old.Running == nil {
+		return old, nil
+	}
+	record := *old
+	record.Running = nil
+	if err := m.store.Put(record); err != nil {
+		return nil, notStored(j, err)
+	}
+	if err := m.uninstall(old); err != nil {
+		return nil, errors.Join(err, m.putBack(old))
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	j.record, j.members = &record, nil
+	return &record, nil
+}
+
+// propose is the job with the next generation, of these calls, as it goes through the ToR if it can.
+func (m *Manager) propose(old *store.Job, calls []*call) (*store.Job, error) {
+	cookie, err := random(old)
+	if err != nil {
+		return nil, err
+	}
+	key, err := random(nil)
+	if err != nil {
+		return nil, err
+	}
+	now, record := m.config.Now(), *old
+	record.Generation++
+	record.Since = now
+	running := &store.Generation{Cookie: cookie, Key: key, Multicast: record.Spec.Publication == v1.Publication_PUBLICATION_MULTICAST}
+	for _, c := range calls {
+		running.Members = append(running.Members, store.Member{Addr: c.address, MAC: c.path.MAC, Ifindex: c.path.Ifindex, Since: now, Description: c.description})
+	}
+	record.Running = running
+	home := calls[0].path.Home
+	switch {
+	case m.config.Switch == nil:
+		running.Home, running.HomePorts = netip.AddrPortFrom(home, m.config.FirstPort), m.homePorts(m.config.Ports)
+	case !running.Multicast:
+		m.direct(running, home, "")
+	default:
+		m.through(running, home)
+	}
+	return &record, nil
+}
+
+// homePorts is how many of so many ports one job's home has.
+func (m *Manager) homePorts(there uint16) uint16 {
+	if most := m.config.HomePorts; most != 0 {
+		return min(most, there)
+	}
+	return there
+}
+
+// through has a generation go through the ToR, if the ToR can be told where everybody is.
+func (m *Manager) through(running *store.Generation, home netip.Addr) {
+	running.Home, running.HomePorts, running.Through = netip.AddrPortFrom(home, pipeline.FirstPort), m.homePorts(pipeline.Ports), true
+	host, ok := m.config.Switch.Host(home)
+	if !ok {
+		m.direct(running, home, fmt.Sprintf("past the ToR: the aggregator's address %s is not among the hosts of the switch in the configuration", home))
+		return
+	}
+	running.HomePort, running.HomeMAC = host.Port, host.MAC
+	for rank := range running.Members {
+		member := &running.Members[rank]
+		host, ok := m.config.Switch.Host(member.Addr)
+		if !ok {
+			m.direct(running, home, fmt.Sprintf("past the ToR: rank %d at %s is not among the hosts of the switch in the configuration", rank, member.Addr))
+			return
+		}
+		member.Port = host.Port
+	}
+}
+
+// direct has a generation go past the ToR's pipeline: from ports that the ToR does not look at, and with a copy for each worker instead of one packet for all,
+// so that whatever forwards IPv4 carries it.
+func (m *Manager) direct(running *store.Generation, home netip.Addr, reason string) {
+	beyond := m.config.Ports - pipeline.Ports
+	running.Home = netip.AddrPortFrom(home, pipeline.FirstPort+pipeline.Ports)
+	running.HomePorts = m.homePorts(1 << (bits.Len16(beyond) - 1))
+	running.Through, running.Multicast, running.Reason = false, false, reason
+	running.HomePort, running.HomeMAC = 0, pipeline.MAC{}
+	for rank := range running.Members {
+		running.Members[rank].Port = 0
+	}
+}
+
+// install brings the generation into the ToR, or past it, and into the aggregator. When it fails, neither has it.
+func (m *Manager) install(ctx context.Context, j *job, record *store.Job) error {
+	if record.Running.Through {
+		if err := m.installSwitch(ctx, j, record); err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			m.direct(record.Running, record.Running.Home.Addr(), "past the ToR: "+err.Error())
+		}
+	}
+	if err := m.add(record); err != nil {
+		if record.Running.Through {
+			m.config.Switch.RemoveJob(record.Allocation.ID)
+		}
+		return refusal.New(codes.Internal, refusal.DataPlane, "the aggregator did not take generation %d of job %q: %w; join again, and restart spillwayd if it stays",
+			record.Generation, record.Name(), err).With("job", record.Name())
+	}
+	return nil
+}
+
+// add puts the running generation into the aggregator, in the place of one that could not be taken out before.
+func (m *Manager) add(record *store.Job) error {
+	job := aggregatorJob(record, m.config.TorAddress)
+	err := m.config.Aggregator.AddJob(job)
+	if !errors.Is(err, xdp.ErrJobExists) {
+		return err
+	}
+	if err := m.config.Aggregator.RemoveJob(job.ID); err != nil && !errors.Is(err, xdp.ErrNoJob) {
+		return err
+	}
+	return m.config.Aggregator.AddJob(job)
+}
+
+// installSwitch brings the generation into the ToR. When it fails, the ToR is not to have it.
+func (m *Manager) installSwitch(ctx context.Context, j *job, record *store.Job) error {
+	m.mu.Lock()
+	j.step = "all ranks are here: the ToR is being told"
+	m.changed(j)
+	m.mu.Unlock()
+	wait, cancel := context.WithTimeout(ctx, m.config.Patience)
+	defer cancel()
+	told := switchJob(record, m.config.TorAddress)
+	err := told.Validate()
+	if err == nil {
+		m.config.Switch.SetJob(told)
+		err = m.config.Switch.Await(wait, record.Allocation.ID, uint8(record.Generation))
+	}
+	if err != nil {
+		m.config.Switch.RemoveJob(record.Allocation.ID)
+		return fmt.Errorf("the ToR has not taken generation %d within %v: %w", record.Generation, m.config.Patience, err)
+	}
+	return nil
+}
+
+// commit makes members of those who waited, and tells them their parameters: from here on they send. It does nothing when one of them has gone.
+func (m *Manager) commit(j *job, record *store.Job, calls []*call) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed || j.deletions > 0 || !slices.Equal(j.waiting, calls) {
+		return false
+	}
+	now := m.config.Now()
+	j.record, j.members = record, make([]member, len(calls))
+	for rank, c := range calls {
+		j.waiting[rank] = nil
+		j.members[rank] = member{}.with(c, now)
+		c.begin(parameters(record, uint32(rank)))
+	}
+	m.formed(j)
+	m.changed(j)
+	way, level, kind := "through the aggregator alone", levelInfo, "job-running"
+	switch {
+	case record.Running.Through:
+		way = "through the ToR"
+	case record.Running.Reason != "":
+		way, level, kind = record.Running.Reason, levelWarning, "job-direct"
+	}
+	m.event(level, kind, j, nil, "generation %d of job %s is running, %s", record.Generation, j.name, way)
+	return true
+}
+
+// random is a number that nobody can guess, not 0, and not the cookie of the generation before.
+func random(before *store.Job) (uint32, error) {
+	for {
+		var b [4]byte
+		if _, err := rand.Read(b[:]); err != nil {
+			return 0, fmt.Errorf("a random cookie: %w", err)
+		}
+		n := binary.NativeEndian.Uint32(b[:])
+		if n != 0 && (before == nil || before.Running == nil || n != before.Running.Cookie) {
+			return n, nil
+		}
+	}
+}

@@ -1,0 +1,271 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	v1 "spillway/appliance/api/spillway/v1"
+	"spillway/appliance/ledger"
+	"spillway/appliance/refusal"
+	"spillway/appliance/store"
+	"spillway/p4/pipeline"
+)
+
+// storage is where jobs are written down; a store.Store is one.
+type storage interface {
+	Put(job store.Job) error
+	Delete(name string) error
+	Jobs() ([]store.Job, error)
+	PutLimits(limits store.Limits) error
+	Limits() (store.Limits, bool, error)
+	Close() error
+}
+
+// Manager has all jobs of an appliance. Its methods may be called from several goroutines at once.
+type Manager struct {
+	config Config
+	store  storage
+	// ctx ends when the Manager is closed; what it does on its own then gives up and undoes what it began.
+	ctx    context.Context
+	cancel context.CancelFunc
+	// running are the operations that use the store: Close waits for them.
+	running sync.WaitGroup
+
+	mu       sync.Mutex // over what follows, and over all jobs, calls and watchers; nothing else is locked while it is held
+	closed   bool
+	ledger   *ledger.Ledger
+	jobs     map[string]*job
+	limits   pipeline.Limits // of the ToR, as far as they were ever known
+	torState string          // what is to be said of a ToR that is not as it should be
+	watchers map[*watcher]bool
+}
+
+// New opens the store and brings the jobs in it back: what of them is missing in the aggregator and in the ToR is put there again, and what is in the
+// aggregator without being in the store is taken out. Members of running generations are lost until they resume.
+func New(config Config) (*Manager, error) {
+	config = config.withDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	opened, err := store.Open(config.State)
+	if err != nil {
+		return nil, err
+	}
+	return open(config, opened)
+}
+
+// open is New with a store, which it closes when it fails.
+func open(config Config, opened storage) (_ *Manager, err error) {
+	m := &Manager{config: config.withDefaults(), store: opened, jobs: map[string]*job{}, watchers: map[*watcher]bool{}}
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	defer func() {
+		if err != nil {
+			m.cancel()
+			_ = opened.Close() // the error that is returned says what is wrong
+		}
+	}()
+	if m.ledger, err = ledger.New(config.Ledger); err != nil {
+		return nil, err
+	}
+	if err := m.restore(); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Close ends all calls: the workers may resume when the next process is there. Jobs stay in the store and in the data plane. It waits for what is under way,
+// but not for calls whose reader does not read: those are their server's.
+func (m *Manager) Close() error {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return nil
+	}
+	m.closed = true
+	for _, j := range m.jobs {
+		for rank := range j.waiting {
+			m.endWaiting(j, uint32(rank), shuttingDown())
+		}
+		for rank := range j.members {
+			if c := j.members[rank].call; c != nil {
+				c.end(shuttingDown())
+			}
+		}
+	}
+	for w := range m.watchers {
+		w.end(shuttingDown())
+	}
+	m.mu.Unlock()
+	m.cancel()
+	m.running.Wait()
+	return m.store.Close()
+}
+
+// begin counts an operation that uses the store; who gets true calls running.Done when it is over.
+func (m *Manager) begin() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return false
+	}
+	m.running.Add(1)
+	return true
+}
+
+func shuttingDown() error {
+	return refusal.New(codes.Unavailable, refusal.ShuttingDown, "spillwayd is going away: jobs stay as they are; call again when it is back")
+}
+
+// find returns the job of a name. The lock is held.
+func (m *Manager) find(name string) (*job, error) {
+	j := m.jobs[name]
+	if j == nil || j.hidden {
+		return nil, noSuchJob(name)
+	}
+	return j, nil
+}
+
+func noSuchJob(name string) error {
+	return refusal.New(codes.NotFound, refusal.NoSuchJob, "there is no job %q: spillctl jobs lists those that there are, spillctl job create makes one", shorten(name)).
+		With("job", shorten(name))
+}
+
+// Get returns a job.
+func (m *Manager) Get(name string) (*v1.Job, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	j, err := m.find(name)
+	if err != nil {
+		return nil, err
+	}
+	return j.view(), nil
+}
+
+// List returns all jobs, by name.
+func (m *Manager) List() []*v1.Job {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []*v1.Job
+	for _, j := range m.sorted() {
+		all = append(all, j.view())
+	}
+	return all
+}
+
+// sorted are the jobs that can be seen, by name. The lock is held.
+func (m *Manager) sorted() []*job {
+	var all []*job
+	for _, j := range m.jobs {
+		if !j.hidden {
+			all = append(all, j)
+		}
+	}
+	slices.SortFunc(all, func(a, b *job) int { return strings.Compare(a.name, b.name) })
+	return all
+}
+
+// Info ties the numbers of the data plane to a job.
+type Info struct {
+	Job *v1.Job
+	// ID is the number that packets carry, and also the job's index in the counters of the ToR and its multicast group there.
+	ID uint16
+	// Generation is as packets carry it. Installed says that it is in the aggregator.
+	Generation uint8
+	Installed  bool
+}
+
+// Job returns the job with an id.
+func (m *Manager) Job(id uint16) (Info, bool) {
+	for _, info := range m.All() {
+		if info.ID == id {
+			return info, true
+		}
+	}
+	return Info{}, false
+}
+
+// All returns all jobs, by name.
+func (m *Manager) All() []Info {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []Info
+	for _, j := range m.sorted() {
+		all = append(all, Info{Job: j.view(), ID: j.id, Generation: uint8(j.record.Generation), Installed: j.record.Running != nil})
+	}
+	return all
+}
+
+// Capacity is what can be given to jobs, and what is.
+func (m *Manager) Capacity() *v1.Capacity {
+	m.learnLimits()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ledger.Capacity()
+}
+
+// changed is called after every change of a job: it remembers since when the state is what it is, and tells those who wait and those who watch. The lock is held.
+func (m *Manager) changed(j *job) {
+	now := m.config.Now()
+	if state := j.stateNow(); state != j.state {
+		j.state, j.since = state, now
+	}
+	for _, c := range j.waiting {
+		if c != nil {
+			c.waiting = true
+			c.poke()
+		}
+	}
+	for w := range m.watchers {
+		w.note(j)
+	}
+}
+
+// event says what happened, to people.
+func (m *Manager) event(level v1.EventLevel, kind string, j *job, ranks []uint32, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if m.config.Events != nil {
+		m.config.Events.Add(level, kind, j.name, ranks, "%s", text)
+	}
+	attributes := []any{"kind", kind, "job", j.name, "id", j.id}
+	if len(ranks) > 0 {
+		attributes = append(attributes, "ranks", list(ranks))
+	}
+	switch level {
+	case levelError:
+		m.config.Log.Error(text, attributes...)
+	case levelWarning:
+		m.config.Log.Warn(text, attributes...)
+	default:
+		m.config.Log.Info(text, attributes...)
+	}
+}
+
+// The levels of events.
+const (
+	levelInfo    = v1.EventLevel_EVENT_LEVEL_INFO
+	levelWarning = v1.EventLevel_EVENT_LEVEL_WARNING
+	levelError   = v1.EventLevel_EVENT_LEVEL_ERROR
+)
+
+// sweepInterval is how often Run looks for jobs that nobody uses.
+const sweepInterval = time.Second
+
+// Run deletes the jobs that were without a worker for their grace, until ctx ends, which is no error.
+func (m *Manager) Run(ctx context.Context) error {
+	ticker := time.NewTicker(sweepInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			m.sweep(ctx)
+		}
+	}
+}

@@ -1,0 +1,258 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	v1 "spillway/appliance/api/spillway/v1"
+	"spillway/wire"
+	"spillway/xdp"
+)
+
+// Request is what a job asks for.
+type Request struct {
+	Name                      string // for texts
+	Workers, Elements, Window uint32
+	// Tor says what of the ToR's memory it uses; unspecified is none. TorSlots is the size of a private region, a power of two.
+	Tor      v1.TorUse
+	TorSlots uint32
+	// Multicast asks for a group.
+	Multicast bool
+}
+
+// Allocation is what a job holds. Its form in JSON is that of the state file.
+type Allocation struct {
+	ID uint16 `json:"id"`
+	// First and Slots are its ring in the aggregator, in the size class that has room for ClassElements.
+	First         uint32 `json:"first"`
+	Slots         uint32 `json:"slots"`
+	ClassElements int    `json:"class_elements"`
+	WorkerPort    uint16 `json:"worker_port"`
+	// Group is not valid when the job has none.
+	Group netip.Addr `json:"group,omitzero"`
+	// Region is nil when the ToR sums nothing of the job.
+	Region *Region `json:"region,omitempty"`
+}
+
+// Bytes is the memory that the job's slots take in the aggregator.
+func (a *Allocation) Bytes() uint64 {
+	class, _ := xdp.ClassOf(a.ClassElements)
+	return uint64(a.Slots) * xdp.SlotBytes(class)
+}
+
+// Ledger is the account. It is not safe for several goroutines at once.
+type Ledger struct {
+	config  Config
+	slots   [len(xdp.Slots{})]*xdp.Allocator
+	ids     numbers // id - 1
+	groups  numbers // of Config.Groups
+	ports   numbers // from FirstWorkerPort on
+	regions regions
+	held    map[uint16]Allocation // by id
+}
+
+// New is the account of a node without jobs.
+func New(config Config) (*Ledger, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	config = config.withDefaults()
+	l := &Ledger{
+		config:  config,
+		ids:     newNumbers(config.ids()),
+		groups:  newNumbers(config.groups()),
+		ports:   newNumbers(config.workerPorts()),
+		regions: regions{shared: config.SharedSlots, sharers: map[uint32]int{}},
+		held:    map[uint16]Allocation{},
+	}
+	for class, n := range config.Slots {
+		l.slots[class] = xdp.NewAllocator(n)
+	}
+	return l, nil
+}
+
+// SetTorSlots says how many slots the ToR has. Until then nobody can have any. A number that is smaller than what is given away takes nothing back.
+func (l *Ledger) SetTorSlots(n uint32) { l.regions.slots = n }
+
+// Reserve gives a job all that it asks for, or nothing: then the error is a *refusal.Error that names everything that is lacking, with what was asked for
+// and what is free.
+func (l *Ledger) Reserve(request Request) (Allocation, error) {
+	if err := l.withinQuota(request); err != nil {
+		return Allocation{}, err
+	}
+	var lacks shortage
+	a := Allocation{Slots: wire.RingSize(int(request.Window))}
+	var class int
+	class, a.ClassElements = xdp.ClassOf(int(request.Elements))
+	if id, ok := l.ids.next(); ok {
+		a.ID = uint16(id + 1)
+	} else {
+		lacks.add("jobs", 1, 0, "all %d jobs that there can be are there", l.ids.total)
+	}
+	if largest := l.slots[class].Largest(); largest < a.Slots {
+		lacks.add("slots", uint64(a.Slots), uint64(largest), "a window of %d needs %d slots of %d elements in one run, and the longest free run has %d (%d of %d are free)",
+			request.Window, a.Slots, a.ClassElements, largest, l.slots[class].Free(), l.config.Slots[class])
+	}
+	if port, ok := l.ports.next(); ok {
+		a.WorkerPort = l.config.FirstWorkerPort + uint16(port)
+	} else {
+		lacks.add("worker_ports", 1, 0, "all %d worker ports are taken", l.ports.total)
+	}
+	if request.Multicast {
+		if group, ok := l.groups.next(); ok {
+			a.Group = l.config.group(group)
+		} else {
+			lacks.add("groups", 1, 0, "all %d multicast groups of %v are taken", l.groups.total, l.config.Groups)
+		}
+	}
+	a.Region = l.region(request, &lacks)
+	if err := lacks.refusal(request.Name); err != nil {
+		return Allocation{}, err
+	}
+	first, err := l.slots[class].Take(a.Slots)
+	if err != nil {
+		return Allocation{}, fmt.Errorf("a run of %d slots is free, and cannot be had: %w", a.Slots, err)
+	}
+	a.First = first
+	l.enter(a)
+	return a, nil
+}
+
+// region is the part of the ToR's memory that a request would get.
+func (l *Ledger) region(request Request, lacks *shortage) *Region {
+	r := Region{Period: Period(request.Window)}
+	switch request.Tor {
+	case v1.TorUse_TOR_USE_PRIVATE:
+		base, ok := l.regions.fit(request.TorSlots)
+		if !ok {
+			largest := l.regions.largest()
+			lacks.add("tor_slots", uint64(request.TorSlots), uint64(largest), "a region of %d slots of the ToR is asked for, and the largest that is free has %d (%d of %d slots are taken)",
+				request.TorSlots, largest, l.regions.used(), l.regions.slots)
+		}
+		r.Base, r.Slots = base, request.TorSlots
+	case v1.TorUse_TOR_USE_SHARED:
+		if !l.regions.hasShared() {
+			lacks.add("tor_slots", uint64(max(l.regions.shared, 1)), 0, "the shared region is %d slots by the configuration, and the ToR has %d", l.regions.shared, l.regions.slots)
+		}
+		r.Slots, r.Offset, r.Shared = l.regions.shared, l.regions.offset(), true
+	default:
+		return nil
+	}
+	return &r
+}
+
+// enter writes down an allocation; its slots of the aggregator are taken already.
+func (l *Ledger) enter(a Allocation) {
+	l.held[a.ID] = a
+	l.ids.take(int(a.ID) - 1)
+	l.ports.take(l.portNumber(a.WorkerPort))
+	if a.Group.IsValid() {
+		l.groups.take(l.groupNumber(a.Group))
+	}
+	if a.Region != nil {
+		l.regions.take(*a.Region)
+	}
+}
+
+// Restore puts an allocation that was written down back at its place, all of it or nothing. It fails when the configuration has no such place any more, or
+// another job has it.
+func (l *Ledger) Restore(a Allocation) error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	class, room := xdp.ClassOf(a.ClassElements)
+	if room != a.ClassElements || a.ClassElements == 0 {
+		return fmt.Errorf("there are no slots of %d elements", a.ClassElements)
+	}
+	if !l.ids.available(int(a.ID) - 1) {
+		wrong("id %d is taken, or not one of 1 to %d", a.ID, l.ids.total)
+	}
+	if !l.ports.available(l.portNumber(a.WorkerPort)) {
+		wrong("worker port %d is taken, or not one of %d to %d", a.WorkerPort, l.config.FirstWorkerPort, l.config.LastWorkerPort)
+	}
+	if a.Group.IsValid() && !l.groups.available(l.groupNumber(a.Group)) {
+		wrong("group %v is taken, or not one of %v", a.Group, l.config.Groups)
+	}
+	if a.Region != nil {
+		if err := l.regions.check(*a.Region); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if a.Slots == 0 {
+		return errors.New("a ring of no slots")
+	}
+	if err := l.slots[class].TakeAt(a.First, a.Slots); err != nil {
+		return fmt.Errorf("its slots %d to %d of %d elements are taken, or not among the %d that there are: %w",
+			a.First, uint64(a.First)+uint64(a.Slots)-1, a.ClassElements, l.config.Slots[class], err)
+	}
+	l.enter(a)
+	return nil
+}
+
+// Release takes back all that the job with an id holds. It reports whether it held anything.
+func (l *Ledger) Release(id uint16) bool {
+	a, ok := l.held[id]
+	if !ok {
+		return false
+	}
+	delete(l.held, id)
+	class, _ := xdp.ClassOf(a.ClassElements)
+	l.slots[class].Give(a.First, a.Slots)
+	l.ids.give(int(a.ID) - 1)
+	l.ports.give(l.portNumber(a.WorkerPort))
+	if a.Group.IsValid() {
+		l.groups.give(l.groupNumber(a.Group))
+	}
+	if a.Region != nil {
+		l.regions.give(*a.Region)
+	}
+	return true
+}
+
+func (l *Ledger) portNumber(port uint16) int { return int(port) - int(l.config.FirstWorkerPort) }
+
+// groupNumber is -1 for an address that is no group of the configuration.
+func (l *Ledger) groupNumber(group netip.Addr) int {
+	if !l.config.Groups.IsValid() || !l.config.Groups.Contains(group) {
+		return -1
+	}
+	a, first := group.As4(), l.config.Groups.Addr().As4()
+	number := func(b [4]byte) int { return int(b[0])<<24 | int(b[1])<<16 | int(b[2])<<8 | int(b[3]) }
+	return number(a) - number(first)
+}
+
+// Capacity is what there is, and what of it is given away. What the ToR has is left out as long as it is not known.
+func (l *Ledger) Capacity() *v1.Capacity {
+	c := &v1.Capacity{
+		Jobs:        &v1.Amount{Total: uint64(l.ids.total), Used: uint64(len(l.held))},
+		Groups:      &v1.Amount{Total: uint64(l.groups.total), Used: uint64(len(l.groups.taken))},
+		MemoryBytes: &v1.Amount{},
+	}
+	if most := l.config.Quota.Jobs; most > 0 {
+		c.Jobs.Total = min(c.Jobs.Total, uint64(most))
+	}
+	rooms := classElements()
+	for class, total := range l.config.Slots {
+		used := uint64(total - l.slots[class].Free())
+		c.SlotClasses = append(c.SlotClasses, &v1.SlotClass{
+			Elements: uint32(rooms[class]), Slots: &v1.Amount{Total: uint64(total), Used: used}, LargestFree: l.slots[class].Largest(),
+		})
+		c.MemoryBytes.Total += uint64(total) * xdp.SlotBytes(class)
+		c.MemoryBytes.Used += used * xdp.SlotBytes(class)
+	}
+	if l.regions.slots > 0 {
+		c.TorSlots = &v1.Amount{Total: uint64(l.regions.end()), Used: uint64(l.regions.used())}
+	}
+	return c
+}
+
+// classElements are the rooms of the size classes.
+func classElements() (rooms []int) {
+	for _, room := xdp.ClassOf(1); room > 0; _, room = xdp.ClassOf(room + 1) {
+		rooms = append(rooms, room)
+	}
+	return rooms
+}

@@ -1,0 +1,62 @@
+package observe
+
+import (
+	"context"
+	"math/bits"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	v1 "spillway/appliance/api/spillway/v1"
+	"spillway/xdp"
+)
+
+// Workers says what is known of a job's workers: by the manager of jobs, and by the data plane, which sees their packets.
+func (o *Observer) Workers(_ context.Context, name string) (*v1.ListWorkersResponse, error) {
+	job, err := o.job(name)
+	if err != nil {
+		return nil, err
+	}
+	states, err := o.slots(job)
+	if err != nil {
+		return nil, err
+	}
+	workers, err := o.workers(job, states)
+	if err != nil {
+		return nil, err
+	}
+	return &v1.ListWorkersResponse{Workers: workers}, nil
+}
+
+func (o *Observer) workers(job *v1.Job, states []xdp.SlotState) ([]*v1.Worker, error) {
+	workers, err := o.config.Jobs.Workers(job.GetSpec().GetName())
+	if err != nil {
+		return nil, err
+	}
+	var members []xdp.MemberState
+	if job.GetId() != 0 {
+		members, err = o.config.Plane.Members(uint16(job.GetId()))
+		if err != nil && !absent(err) {
+			return nil, unreadable(job, "members", err)
+		}
+	}
+	now := time.Now()
+	packets := map[int]xdp.MemberState{}
+	for _, m := range members {
+		if bits.OnesCount64(m.Bits) == 1 { // a worker; the ToR has all of the job's, unless that is one
+			packets[bits.TrailingZeros64(m.Bits)] = m
+		}
+	}
+	late := waiting(states, int(job.GetSpec().GetWorkers()))
+	for _, w := range workers {
+		rank := int(w.GetRank())
+		if m, ok := packets[rank]; ok && m.Packets > 0 && m.Addr.String() == w.GetAddress() {
+			w.Packets, w.LastPacket = m.Packets, timestamppb.New(now.Add(-m.Silent))
+		}
+		if rank < len(late) && late[rank].chunks > 0 {
+			w.WaitedFor, w.Late = late[rank].chunks, durationpb.New(late[rank].oldest)
+		}
+	}
+	return workers, nil
+}

@@ -1,0 +1,30 @@
+// Command makedeb makes the Debian packages: go run ./appliance/packaging/makedeb, in the directory of the sources.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+
+	"spillway/appliance/packaging"
+)
+
+func main() {
+	out := flag.String("out", "dist", "`directory` for the packages")
+	version := flag.String("version", packaging.Version(), "`version` of the packages and of the programs in them")
+	architectures := flag.String("arch", strings.Join(packaging.Architectures(), ","), "`architectures`, by commas")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	for _, architecture := range strings.Split(*architectures, ",") {
+		path, err := packaging.Build(ctx, packaging.Options{Repository: ".", Out: *out, Architecture: architecture, Version: *version})
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "makedeb:", err)
+			os.Exit(1)
+		}
+		fmt.Println(path)
+	}
+}

@@ -1,0 +1,115 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	v1 "spillway/appliance/api/spillway/v1"
+	"spillway/appliance/ledger"
+)
+
+// Job is what is written down of a job.
+type Job struct {
+	// Spec is the specification as admitted.
+	Spec       *v1.JobSpec       `json:"-"`
+	Allocation ledger.Allocation `json:"allocation"`
+	Created    time.Time         `json:"created"`
+	// Since is when the job's state became what it is.
+	Since    time.Time `json:"since"`
+	Draining bool      `json:"draining,omitempty"`
+	// Generation counts the times that all ranks joined.
+	Generation uint32 `json:"generation"`
+	// Running is the generation that is in the data plane; nil: none is.
+	Running *Generation `json:"running,omitempty"`
+}
+
+// Name is the job's.
+func (j *Job) Name() string { return j.Spec.GetName() }
+
+// Generation is what the data plane was told of one, and what its members know of it: it can be put back as it was.
+type Generation struct {
+	Cookie uint32 `json:"cookie"`
+	Key    uint32 `json:"key"`
+	// Home is the aggregator's address and first port, HomePorts the number of its ports.
+	Home      netip.AddrPort `json:"home"`
+	HomePorts uint16         `json:"home_ports"`
+	// Through says that the generation goes through the ToR, at whose port HomePort the home is. Why not, where it could, is in Reason.
+	Through  bool    `json:"through,omitempty"`
+	HomePort uint16  `json:"home_port,omitempty"`
+	HomeMAC  [6]byte `json:"home_mac,omitzero"`
+	Reason   string  `json:"reason,omitempty"`
+	// Multicast says that results go to the job's group.
+	Multicast bool     `json:"multicast,omitempty"`
+	Members   []Member `json:"members"`
+}
+
+// Member is a rank of a generation.
+type Member struct {
+	Addr netip.Addr `json:"addr"`
+	// MAC and Ifindex are the way from the aggregator, Port is the ToR's port.
+	MAC     []byte `json:"mac"`
+	Ifindex int    `json:"ifindex"`
+	Port    uint16 `json:"port,omitempty"`
+	// Left says that it has left in good order.
+	Left        bool      `json:"left,omitempty"`
+	Since       time.Time `json:"since"`
+	Description string    `json:"description,omitempty"`
+}
+
+// written is the form in the file: the specification is that of the API, by the names of its fields.
+type written struct {
+	Spec json.RawMessage `json:"spec"`
+	plain
+}
+
+// plain is a Job without its methods.
+type plain Job
+
+// MarshalJSON implements json.Marshaler.
+func (j Job) MarshalJSON() ([]byte, error) {
+	spec, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(j.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("specification: %w", err)
+	}
+	return json.Marshal(written{Spec: spec, plain: plain(j)})
+}
+
+// UnmarshalJSON implements json.Unmarshaler. It leaves out what it does not know.
+func (j *Job) UnmarshalJSON(text []byte) error {
+	var w written
+	if err := json.Unmarshal(text, &w); err != nil {
+		return err
+	}
+	if len(w.Spec) == 0 {
+		return errors.New("no specification")
+	}
+	spec := &v1.JobSpec{}
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(w.Spec, spec); err != nil {
+		return fmt.Errorf("specification: %w", err)
+	}
+	*j = Job(w.plain)
+	j.Spec = spec
+	return nil
+}
+
+// decode reads a record, and refuses one that no daemon has written.
+func decode(text []byte) (Job, error) {
+	var j Job
+	if err := json.Unmarshal(text, &j); err != nil {
+		return Job{}, err
+	}
+	switch {
+	case j.Name() == "":
+		return Job{}, errors.New("it has no name")
+	case j.Spec.GetWorkers() < 1 || j.Spec.GetWorkers() > 64:
+		return Job{}, fmt.Errorf("it has %d workers", j.Spec.GetWorkers())
+	case j.Running != nil && len(j.Running.Members) != int(j.Spec.GetWorkers()):
+		return Job{}, fmt.Errorf("generation %d has %d members, the job %d workers", j.Generation, len(j.Running.Members), j.Spec.GetWorkers())
+	}
+	return j, nil
+}

@@ -1,0 +1,67 @@
+package rack
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// oneAddr is a list of one.
+func oneAddr(addr netip.Addr) []netip.Addr { return []netip.Addr{addr} }
+
+// homeAPI is where the daemon serves the API to workers.
+const homeAPI = 9690
+
+// daemonConfig is the file that the rack's spillwayd is started with, as an operator would write it.
+func (r *Rack) daemonConfig() ([]byte, error) {
+	type keys = map[string]any
+	slots := keys{}
+	for class, n := range r.config.Slots {
+		slots[fmt.Sprint([]int{32, 64, 256, 832}[class])] = n
+	}
+	file := keys{
+		"name":       "rack",
+		"interfaces": []keys{{"name": hostInterface, "address": HomeAddr().String()}},
+		// One port: the links have one queue, and what goes to one port crosses them in one super-packet.
+		"aggregator": keys{"pin": daemonPin, "ports": 1, "slots": slots},
+		"jobs":       keys{"worker_ports": fmt.Sprintf("%d-%d", workerPorts, workerPorts+MaxJobs)},
+		"api": keys{
+			"socket": daemonSocket,
+			"listen": netip.AddrPortFrom(HomeAddr(), homeAPI).String(),
+			"tls": keys{"certificate": filepath.Join(daemonDir, daemonTLSName+".crt"), "key": filepath.Join(daemonDir, daemonTLSName+".key"),
+				"ca": filepath.Join(daemonDir, "ca.crt")},
+			// All workers of all jobs join at the same moment, and operators look often.
+			"limits": keys{"connections": 4096, "calls_per_second": 10_000},
+		},
+		"state": daemonState,
+		"log":   keys{"level": "warn"},
+	}
+	if r.tor != nil {
+		var hosts []keys
+		for host := range r.config.Workers {
+			addr := WorkerAddr(host)
+			hosts = append(hosts, keys{"address": addr.String(), "mac": hardwareAddr(addr).String(), "port": torWorkerPort(host)})
+		}
+		program := "software"
+		if r.config.Tor.Kind == TorBMv2 {
+			program = "bmv2"
+		}
+		file["switch"] = keys{"target": torListen, "device": torDevice, "program": program, "address": TorAddr().String(), "home_port": torHomePort,
+			"shared_slots": r.config.Tor.sharedSlots(), "hosts": hosts}
+	}
+	text, err := yaml.Marshal(file)
+	if err != nil {
+		return nil, fmt.Errorf("the daemon's configuration: %w", err)
+	}
+	return text, nil
+}
+
+func writeConfig(text []byte) error {
+	if err := os.WriteFile(daemonConfig, text, 0o600); err != nil {
+		return fmt.Errorf("the daemon's configuration: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,310 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	v1 "spillway/appliance/api/spillway/v1"
+	"spillway/appliance/refusal"
+)
+
+// leaveTimeout bounds how long Close waits for the appliance.
+const leaveTimeout = 2 * time.Second
+
+// session is a worker's call to the appliance, which lasts as long as the worker does. The goroutine of Join uses it first, then that of
+// keep; leave and close are for when neither does any more, or ends them.
+type session struct {
+	addr     string
+	request  *v1.JoinRequest // Resume is set once there are parameters
+	log      *slog.Logger
+	patience time.Duration
+	progress func(Waiting)
+	conn     *grpc.ClientConn
+	client   v1.WorkerServiceClient
+
+	ctx       context.Context // of the calls
+	cancel    context.CancelCauseFunc
+	stream    grpc.ServerStreamingClient[v1.JoinResponse]
+	heard     time.Time // when the appliance last said something
+	waiting   Waiting
+	keeping   sync.WaitGroup
+	leaving   atomic.Bool
+	over      atomic.Bool // the appliance has ended this worker's part
+	leaveOnce sync.Once
+	closeOnce sync.Once
+	draining  chan struct{}
+	absence   absence
+}
+
+func newSession(addr, job string, rank int, o options) (*session, error) {
+	if rank < 0 {
+		return nil, errors.New("a rank is not below 0")
+	}
+	if err := checkAddress(addr, o.address); err != nil {
+		return nil, err
+	}
+	conn, err := dial(addr, o.tls)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{
+		addr: addr, log: o.logger.With("job", job, "rank", rank), patience: o.patience, progress: o.progress,
+		request:  &v1.JoinRequest{Job: job, Rank: uint32(rank), Description: describeProcess()},
+		conn:     conn,
+		client:   v1.NewWorkerServiceClient(conn),
+		draining: make(chan struct{}),
+	}
+	if o.address.IsValid() {
+		s.request.Address = o.address.String()
+	}
+	if s.progress == nil {
+		s.progress = logWaiting(s.log)
+	}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	return s, nil
+}
+
+// join calls the appliance, again while it cannot be reached, and waits for the parameters.
+func (s *session) join(ctx context.Context) (Params, error) {
+	stop := context.AfterFunc(ctx, func() { s.cancel(context.Cause(ctx)) })
+	s.waiting = Waiting{Since: time.Now()}
+	params, err := s.attempts()
+	if !stop() {
+		return Params{}, fmt.Errorf("%w: %s", context.Cause(ctx), s.waiting)
+	}
+	return params, err
+}
+
+func (s *session) attempts() (Params, error) {
+	var pause pause
+	failing := time.Now()
+	for {
+		heard := s.heard
+		params, err := s.rendezvous()
+		if err == nil || s.ctx.Err() != nil {
+			return params, err
+		}
+		if s.heard != heard {
+			failing = time.Now()
+			pause.reset()
+		}
+		if !passes(err, s.waiting.Workers > 0) {
+			return Params{}, plain(err)
+		}
+		if quiet := time.Since(failing); quiet > s.patience {
+			return Params{}, fmt.Errorf("no answer from an appliance at %s for %s; is spillwayd running, and is this its address? %w", s.addr, quiet.Round(time.Millisecond), plain(err))
+		}
+		s.waiting.Step = fmt.Sprintf("calling the appliance at %s again: %s", s.addr, plain(err))
+		s.progress(s.waiting)
+		pause.wait(s.ctx)
+	}
+}
+
+// rendezvous makes one call and listens until there are parameters.
+func (s *session) rendezvous() (Params, error) {
+	if err := s.call(); err != nil {
+		return Params{}, err
+	}
+	for {
+		said, err := s.receive()
+		if err != nil {
+			return Params{}, err
+		}
+		switch update := said.GetUpdate().(type) {
+		case *v1.JoinResponse_Waiting:
+			s.waiting = waitingOf(update.Waiting, s.waiting.Since)
+			s.progress(s.waiting)
+		case *v1.JoinResponse_Parameters:
+			params, err := paramsOf(update.Parameters, int(s.request.GetRank()))
+			if err != nil {
+				return Params{}, err
+			}
+			s.request.Resume = &v1.Resume{Generation: update.Parameters.GetGeneration(), Cookie: params.Cookie}
+			return params, nil
+		case *v1.JoinResponse_Notice:
+			s.notice(update.Notice)
+		}
+	}
+}
+
+// call begins a call; whether the appliance takes it, the first receive says.
+func (s *session) call() (err error) {
+	s.stream, err = s.client.Join(s.ctx, s.request)
+	return err
+}
+
+func (s *session) receive() (*v1.JoinResponse, error) {
+	said, err := s.stream.Recv()
+	if err == io.EOF {
+		return nil, errEnded
+	}
+	if err == nil {
+		s.heard = time.Now()
+	}
+	return said, err
+}
+
+// keep listens as long as the worker lives, and calls again, for the same part, when the call is lost.
+func (s *session) keep(w *Worker) {
+	var pause pause
+	var lost time.Time         // since when there is no call
+	said := refusal.Reason("") // of the last refusal while there is no call
+	for {
+		heard := s.heard
+		err := s.listen(&lost)
+		if s.ctx.Err() != nil || s.leaving.Load() {
+			return
+		}
+		refused := refusal.Of(err)
+		if refused != nil && final(refused.Reason) || errors.Is(err, errForeign) {
+			s.over.Store(true)
+			s.log.Error("the appliance ended this worker's part in the job", "error", plain(err))
+			// An error means that the worker has stopped by itself.
+			_ = w.post(request{fail: fmt.Errorf("job %q: %w", s.request.GetJob(), plain(err))})
+			return
+		}
+		if s.heard != heard {
+			pause.reset()
+		}
+		first := lost.IsZero()
+		if first {
+			lost, said = time.Now(), ""
+		}
+		// What an appliance that is there says is worth saying each time that it changes; what a connection says is not.
+		if first || refused != nil && refused.Reason != said {
+			s.log.Warn("no call to the appliance: collectives go on, and it is made again", "appliance", s.addr, "error", plain(err))
+		}
+		if refused != nil {
+			said = refused.Reason
+		}
+		pause.wait(s.ctx)
+		s.stream = nil
+	}
+}
+
+// errForeign means that the appliance gave another part than that which was to be resumed.
+var errForeign = errors.New("the appliance gave parameters of another generation than the one to resume")
+
+// listen hears what the appliance has to say until the call ends.
+func (s *session) listen(lost *time.Time) error {
+	if s.stream == nil {
+		if err := s.call(); err != nil {
+			return err
+		}
+	}
+	for {
+		said, err := s.receive()
+		if err != nil {
+			return err
+		}
+		if !lost.IsZero() {
+			s.log.Info("the appliance is back", "appliance", s.addr, "after", time.Since(*lost).Round(time.Millisecond))
+			*lost = time.Time{}
+		}
+		switch update := said.GetUpdate().(type) {
+		case *v1.JoinResponse_Parameters:
+			if p, resume := update.Parameters, s.request.GetResume(); p.GetGeneration() != resume.GetGeneration() || p.GetCookie() != resume.GetCookie() {
+				return errForeign
+			}
+		case *v1.JoinResponse_Notice:
+			s.notice(update.Notice)
+		}
+	}
+}
+
+// notice takes in what a worker that takes part should know.
+func (s *session) notice(n *v1.Notice) {
+	s.absence.take(n, time.Now())
+	level := slog.LevelInfo
+	switch n.GetKind() {
+	case v1.NoticeKind_NOTICE_KIND_LOST:
+		level = slog.LevelWarn
+	case v1.NoticeKind_NOTICE_KIND_LEFT:
+		level = slog.LevelDebug
+	case v1.NoticeKind_NOTICE_KIND_DRAINING:
+		select {
+		case <-s.draining:
+		default:
+			close(s.draining)
+		}
+	}
+	s.log.Log(s.ctx, level, "notice from the appliance", "kind", n.GetKind().String(), "text", n.GetText())
+}
+
+// leave tells the appliance that this worker's part is over, if it can be reached in time.
+func (s *session) leave() {
+	s.leaveOnce.Do(func() {
+		s.leaving.Store(true)
+		if s.over.Load() || s.request.GetResume() == nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(s.ctx, leaveTimeout)
+		defer cancel()
+		request := &v1.LeaveRequest{Job: s.request.GetJob(), Rank: s.request.GetRank(), Part: s.request.GetResume()}
+		if _, err := s.client.Leave(ctx, request, grpc.WaitForReady(true)); err != nil {
+			s.log.Warn("could not tell the appliance that this worker leaves; it takes it for lost", "appliance", s.addr, "error", plain(err))
+		}
+	})
+}
+
+// close ends the call and waits for keep.
+func (s *session) close() {
+	s.closeOnce.Do(func() {
+		s.cancel(ErrClosed)
+		s.keeping.Wait()
+		if err := s.conn.Close(); err != nil {
+			s.log.Warn("close the connection to the appliance", "error", err)
+		}
+	})
+}
+
+// plain takes an error of a call for what the appliance meant: its refusal, in its words.
+func plain(err error) error {
+	if refused := refusal.Of(err); refused != nil {
+		return refused
+	}
+	return err
+}
+
+// final are the refusals after which there is nothing left to resume.
+func final(reason refusal.Reason) bool {
+	return reason == refusal.GenerationOver || reason == refusal.JobDeleted || reason == refusal.NoSuchJob
+}
+
+// passes says whether a Join may be taken when it is tried again: the appliance is away or busy or, if this rank was in already, has not yet
+// noticed that its last call ended.
+func passes(err error, wasIn bool) bool {
+	refused := refusal.Of(err)
+	switch {
+	case refused == nil:
+		return errors.Is(err, errEnded)
+	case refused.Code == codes.Unavailable, refused.Reason == refusal.TooMany:
+		return true
+	}
+	return wasIn && refused.Reason == refusal.RankTaken
+}
+
+// pause is the time between attempts: longer each time, and never the same for all workers.
+type pause struct{ last time.Duration }
+
+func (p *pause) reset() { p.last = 0 }
+
+func (p *pause) wait(ctx context.Context) {
+	p.last = min(max(2*p.last, firstPause), lastPause)
+	timer := time.NewTimer(p.last/2 + rand.N(p.last/2))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
