@@ -28,7 +28,12 @@ func newTrio(t *testing.T, faults Faults, share *Share) *trio {
 // newTrioFrom is a trio, with a ToR unless share is nil, whose seqs begin with one.
 func newTrioFrom(t *testing.T, faults Faults, share *Share, first uint32) *trio {
 	t.Helper()
-	j := Job{Workers: 3, Elements: 64, Window: 8, HomePorts: 1, FirstSeq: first, Share: share}
+	return newTrioOf(t, faults, Job{Workers: 3, Elements: 64, Window: 8, HomePorts: 1, FirstSeq: first, Share: share})
+}
+
+// newTrioOf is a trio of a job's numbers.
+func newTrioOf(t *testing.T, faults Faults, j Job) *trio {
+	t.Helper()
 	kit := takeKit(t)
 	identity := j.identity(1, 0, kit.Job)
 	home, err := NewHome(kit.Aggregator, identity)
@@ -43,7 +48,7 @@ func newTrioFrom(t *testing.T, faults Faults, share *Share, first uint32) *trio 
 	x := &trio{fabric: NewFabric(rand.New(rand.NewPCG(1, 1)), faults), home: home.Addr()}
 	x.fabric.Add(home)
 	var tor *Tor
-	if share != nil {
+	if j.Share != nil {
 		if tor, err = NewTor(kit.Planes[832], home.Addr()); err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +57,7 @@ func newTrioFrom(t *testing.T, faults Faults, share *Share, first uint32) *trio 
 				t.Error(err)
 			}
 		})
-		tor.Serve(identity, share)
+		tor.Serve(identity, j.Share)
 		x.fabric.Switch = tor
 	}
 	for rank := range 3 {

@@ -1,10 +1,15 @@
 package sim
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"time"
 
+	"spillway/wire"
 	"spillway/xdp"
 )
 
@@ -12,19 +17,32 @@ import (
 // program in the kernel.
 type Home struct {
 	aggregator *xdp.Aggregator
-	jobs       []xdp.Job // all at one address
+	jobs       []xdp.Job                       // all at one address
+	published  map[uint16]map[uint32]published // of jobs with a policy, by job and seq
+	before     map[string]uint64               // counters of jobs that were wiped
 	Wipes      int
+}
+
+// published is what a RESULT says, which no other of its chunk may contradict in the same generation. In a later one a home may say something
+// else as long as no worker has taken this one; what the workers took is compared at the end.
+type published struct {
+	generation uint8
+	bitmap     uint64
+	elements   []byte
 }
 
 // NewHome adds the jobs to the aggregator; Close takes them out again. Homes with
 // different job ids may share one aggregator.
 func NewHome(a *xdp.Aggregator, jobs ...xdp.Job) (*Home, error) {
-	h := &Home{aggregator: a}
+	h := &Home{aggregator: a, published: make(map[uint16]map[uint32]published), before: make(map[string]uint64)}
 	for _, job := range jobs {
 		if err := a.AddJob(job); err != nil {
 			return nil, errors.Join(err, h.Close())
 		}
 		h.jobs = append(h.jobs, job)
+		if job.Policy.Quorum != 0 {
+			h.published[job.ID] = make(map[uint32]published)
+		}
 	}
 	return h, nil
 }
@@ -42,7 +60,13 @@ func (h *Home) Close() error {
 func (h *Home) Addr() netip.Addr { return h.jobs[0].Home.Addr() }
 
 // Receive runs the frame through the program.
-func (h *Home) Receive(_ int64, frame []byte) ([][]byte, error) {
+func (h *Home) Receive(now int64, frame []byte) ([][]byte, error) {
+	results := h.resultsOf(frame)
+	if results != nil {
+		if err := h.aggregator.SetClock(binary.BigEndian.Uint16(frame[HeaderBytes+4:]), time.Duration(now)); err != nil {
+			return nil, err
+		}
+	}
 	verdict, out, err := h.aggregator.Process(frame)
 	if err != nil {
 		return nil, err
@@ -51,26 +75,82 @@ func (h *Home) Receive(_ int64, frame []byte) ([][]byte, error) {
 	case xdp.Drop:
 		return nil, nil
 	case xdp.Transmit:
+		if results != nil {
+			if err := note(results, out); err != nil {
+				return nil, err
+			}
+		}
 		return [][]byte{out}, nil
 	}
 	return nil, fmt.Errorf("the aggregator passed on a frame of %d bytes", len(frame))
 }
 
+// resultsOf are those of the frame's job, nil if it has no policy.
+func (h *Home) resultsOf(frame []byte) map[uint32]published {
+	if len(frame) < HeaderBytes+wire.HeaderSize {
+		return nil
+	}
+	return h.published[binary.BigEndian.Uint16(frame[HeaderBytes+4:])]
+}
+
+// note keeps what a RESULT says, and fails if another one of its chunk said something else.
+func note(results map[uint32]published, frame []byte) error {
+	var header wire.Header
+	elements, err := header.Decode(frame[HeaderBytes:])
+	if err != nil || header.Type != wire.Result {
+		return err
+	}
+	was, again := results[header.Seq]
+	if !again || was.generation != header.Generation {
+		results[header.Seq] = published{header.Generation, header.Bitmap, bytes.Clone(elements)}
+	} else if was.bitmap != header.Bitmap || !bytes.Equal(was.elements, elements) {
+		return fmt.Errorf("two RESULTs of chunk %d: of %#x and of %#x", header.Seq, was.bitmap, header.Bitmap)
+	}
+	return nil
+}
+
 // Wake has nothing to do: the program has no clock.
 func (h *Home) Wake(int64) ([][]byte, int64, error) { return nil, never, nil }
 
-// Wipe makes the home forget every sum, as a reboot does that the workers do not notice.
-func (h *Home) Wipe() error {
+// Wipe makes the home forget every sum, as a reboot does. Jobs that wait for all do not notice; those with a policy go on in a new generation, and Wipe returns
+// them for the workers to be told.
+func (h *Home) Wipe() (renewed []int, err error) {
 	h.Wipes++
-	for _, job := range h.jobs {
-		if err := h.aggregator.RemoveJob(job.ID); err != nil {
-			return err
+	for i := range h.jobs {
+		job := &h.jobs[i]
+		counters, err := h.aggregator.Counters(job.ID)
+		if err != nil {
+			return renewed, err
 		}
-		if err := h.aggregator.AddJob(job); err != nil {
-			return err
+		for name, n := range counters {
+			h.before[name] += n
+		}
+		if err := h.aggregator.RemoveJob(job.ID); err != nil {
+			return renewed, err
+		}
+		if job.Policy.Quorum != 0 {
+			job.Generation++
+			job.Resumed = true
+			renewed = append(renewed, i)
+		}
+		if err := h.aggregator.AddJob(*job); err != nil {
+			return renewed, err
 		}
 	}
-	return nil
+	return renewed, nil
+}
+
+// Events are how often each rule of the home was used in this run, over all jobs.
+func (h *Home) Events() (map[string]uint64, error) {
+	all, err := h.Counters()
+	events := maps.Clone(h.before)
+	for _, counters := range all {
+		for name, n := range counters {
+			events[name] += n
+		}
+	}
+	maps.DeleteFunc(events, func(_ string, n uint64) bool { return n == 0 })
+	return events, err
 }
 
 // Counters are those of each job, since the last Wipe.

@@ -24,7 +24,9 @@ type Job struct {
 	Collectives []Collective
 	// Start is when each worker issues each collective: Start[rank][i].
 	Start [][]int64
-	Share *Share // nil: nothing of the ToR is the job's
+	// Policy is what the job does about stragglers; its quorum is 0 or less than all.
+	Policy xdp.Policy
+	Share  *Share // nil: nothing of the ToR is the job's
 }
 
 // Share is what a job has of the ToR.
@@ -43,6 +45,7 @@ type Collective struct {
 	Floats *Floats
 	// What every rank must get instead of a sum, if anything.
 	NonFinite, Saturates bool
+	Rescale              bool // in a job with a policy
 }
 
 // workerPort is not in the block of ports that a ToR takes for homes'.
@@ -57,7 +60,7 @@ func (j *Job) identity(seed uint64, n int, id uint16) xdp.Job {
 	job := xdp.Job{
 		ID: id, Generation: uint8(seed) + uint8(n), Cookie: uint32((seed + uint64(n)<<32) * 0x9e3779b97f4a7c15 >> 16),
 		Elements: j.Elements, Window: j.Window, Workers: j.Workers,
-		Home: netip.MustParseAddrPort("10.77.255.254:9700"), HomePorts: j.HomePorts,
+		Home: netip.MustParseAddrPort("10.77.255.254:9700"), HomePorts: j.HomePorts, Policy: j.Policy,
 		Group: netip.AddrFrom4([4]byte{239, 77, byte(id >> 8), byte(id)}), WorkerPort: workerPort,
 	}
 	for rank := range j.Workers {

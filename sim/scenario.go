@@ -22,8 +22,9 @@ type Scenario struct {
 	Burst  int
 	Jobs   []*Job
 	// Wipes are the times at which the home forgets everything.
-	Wipes []int64
-	Tor   *TorPlan // nil: the switch only forwards
+	Wipes  []int64
+	Pauses []Pause
+	Tor    *TorPlan // nil: the switch only forwards
 }
 
 // TorPlan is what happens to the ToR.
@@ -79,8 +80,15 @@ type Outcome struct {
 	Frames, Lost, Duplicated, Reordered, Marked, Wipes, Reboots int
 	Chunks, TorChunks                                           uint64 // RESULTs of workers, and those of them that the ToR summed
 	Resends, Probes, SolicitAnswers                             uint64
+	Partial, Early                                              uint64 // of Chunks: without everybody; and kept for a chunk that was not sent yet
 	Time                                                        time.Duration
-	Events                                                      map[string]uint64 // of the ToR; nil without one
+	Events, HomeEvents                                          map[string]uint64 // of the ToR, nil without one; of the home
+}
+
+// Pause is when a worker stops for a while: what arrives meanwhile waits in its sockets, as far as there is room.
+type Pause struct {
+	Job, Rank int
+	At, For   int64
 }
 
 // run is a scenario on the fabric.
@@ -103,7 +111,7 @@ func (s *Scenario) Run(k *Kit) (o Outcome, err error) {
 		for rank, w := range r.workers[n] {
 			for i, c := range j.Collectives {
 				r.fabric.At(j.Start[rank][i], func(now int64) error {
-					if err := w.Submit(now, c.of(rank)); err != nil {
+					if err := w.Submit(now, c.issue(j, rank)); err != nil {
 						return err
 					}
 					r.fabric.Kick(w.Addr(), now)
@@ -118,7 +126,11 @@ func (s *Scenario) Run(k *Kit) (o Outcome, err error) {
 	}
 	for n, j := range s.Jobs {
 		for i, c := range j.Collectives {
-			if err := c.check(r.workers[n], i, j.Elements); err != nil {
+			check := c.check
+			if j.Policy.Quorum != 0 {
+				check = r.released(n, c)
+			}
+			if err := check(r.workers[n], i, j.Elements); err != nil {
 				return o, fmt.Errorf("job %d: %w", n, err)
 			}
 		}
@@ -163,8 +175,14 @@ func (s *Scenario) build(k *Kit) (*run, error) {
 		}
 		r.workers = append(r.workers, workers)
 	}
+	for _, p := range s.Pauses {
+		r.fabric.At(p.At, func(int64) error {
+			r.workers[p.Job][p.Rank].Pause(p.At + p.For)
+			return nil
+		})
+	}
 	for _, at := range s.Wipes {
-		r.fabric.At(at, func(int64) error { return home.Wipe() })
+		r.fabric.At(at, r.wipe)
 	}
 	if r.tor == nil {
 		return r, nil
@@ -208,10 +226,16 @@ func (r *run) outcome(failure error) (Outcome, error) {
 			stats := w.engine.Stats()
 			o.Chunks += stats.Results
 			o.TorChunks += stats.TorResults
+			o.Partial += stats.PartialResults
+			o.Early += stats.EarlyResults
 			o.Resends += stats.Resends
 			o.Probes += stats.Probes
 			o.SolicitAnswers += stats.SolicitAnswers
 		}
+	}
+	var err error
+	if o.HomeEvents, err = r.home.Events(); err != nil {
+		return o, errors.Join(failure, err)
 	}
 	if r.tor != nil {
 		events, err := r.tor.Events()
@@ -245,24 +269,31 @@ func (o *Outcome) Add(p Outcome) {
 	o.Reboots += p.Reboots
 	o.Chunks += p.Chunks
 	o.TorChunks += p.TorChunks
+	o.Partial += p.Partial
+	o.Early += p.Early
 	o.Resends += p.Resends
 	o.Probes += p.Probes
 	o.SolicitAnswers += p.SolicitAnswers
 	o.Time = max(o.Time, p.Time)
-	if p.Events != nil && o.Events == nil {
-		o.Events = make(map[string]uint64)
+	o.Events, o.HomeEvents = added(o.Events, p.Events), added(o.HomeEvents, p.HomeEvents)
+}
+
+func added(to, events map[string]uint64) map[string]uint64 {
+	if to == nil && events != nil {
+		to = make(map[string]uint64)
 	}
-	for name, n := range p.Events {
-		o.Events[name] += n
+	for name, n := range events {
+		to[name] += n
 	}
+	return to
 }
 
 // Equal compares outcomes.
 func (o Outcome) Equal(p Outcome) bool {
-	if !maps.Equal(o.Events, p.Events) {
+	if !maps.Equal(o.Events, p.Events) || !maps.Equal(o.HomeEvents, p.HomeEvents) {
 		return false
 	}
-	o.Events, p.Events = nil, nil
+	o.Events, p.Events, o.HomeEvents, p.HomeEvents = nil, nil, nil, nil
 	return fmt.Sprint(o) == fmt.Sprint(p)
 }
 
@@ -271,6 +302,7 @@ func (j *Job) worker(job *xdp.Job, n, rank, burst int, silence time.Duration) (*
 	cfg := engine.Config{
 		Job: job.ID, Generation: job.Generation, Cookie: job.Cookie,
 		Rank: rank, Workers: j.Workers, Elements: j.Elements, Window: j.Window, HomePorts: j.HomePorts,
+		Policy: engine.Policy{Quorum: j.Policy.Quorum, After: int64(j.Policy.After), MaxLag: j.Policy.MaxLag},
 		MinRTO: 1e6, MaxRTO: 50e6, Silence: int64(silence), FirstSeq: j.FirstSeq,
 	}
 	if j.Share != nil {

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	code := 1
 	defer func() { os.Exit(code) }()
 	lanes := runtime.GOMAXPROCS(0)
-	aggregator, err := xdp.Load(xdp.Config{MaxJobs: uint32(lanes * mostJobs), Ports: 4})
+	aggregator, err := xdp.Load(xdp.Config{MaxJobs: uint32(lanes * mostJobs), Ports: 4, SimulatedClock: true})
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%+v\n", err)
 		return

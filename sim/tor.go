@@ -90,6 +90,27 @@ func (t *Tor) Reboot(tables bool) error {
 	return t.plane.ClearSlots()
 }
 
+// Renew has the ToR know a job by a new generation.
+func (t *Tor) Renew(job xdp.Job) error {
+	for i := range t.tenants {
+		own := &t.tenants[i].job
+		if own.ID != job.ID {
+			continue
+		}
+		if int8(job.Generation-own.Generation) <= 0 {
+			return nil // told late, of a generation before the last
+		}
+		own.Generation = job.Generation
+	}
+	if len(t.pushed) == 0 {
+		return nil
+	}
+	if err := t.Close(); err != nil {
+		return err
+	}
+	return t.Push()
+}
+
 // Close empties the tables.
 func (t *Tor) Close() error {
 	var errs []error
@@ -158,14 +179,22 @@ func (t *Tor) pushTenant(index uint8, n *tenant) error {
 		errs = append(errs, t.put(p.SetRegion(k, &r.Mode), func() error { return p.SetRegion(k, nil) }))
 	}
 	home := job.Home.Addr()
+	publish := &dataplane.Publish{ToWorkers: &dataplane.ToWorkers{
+		Group: group, SrcMAC: macOf(home), DstMAC: macOf(job.Group), Src: home, Dst: job.Group, SrcPort: job.Home.Port(), DstPort: job.WorkerPort,
+	}}
+	if job.Policy.Quorum != 0 {
+		// Only one may publish: the home could have released a chunk that is completed here.
+		publish = &dataplane.Publish{ToParent: &dataplane.ToParent{
+			Port: torHomePort, MAC: macOf(home), Src: torAddr, Dst: home,
+			FirstPort: job.Home.Port(), PortMask: job.HomePorts - 1, Bits: wire.FullBitmap(job.Workers),
+		}}
+	}
 	errs = append(errs,
 		t.put(p.SetUplink(job.ID, &dataplane.Uplink{
 			Index: index, Port: torHomePort, MAC: macOf(home), Src: torAddr, Dst: home,
 			FirstPort: job.Home.Port(), PortMask: job.HomePorts - 1, Cookie: job.Cookie, Key: key,
 		}), func() error { return p.SetUplink(job.ID, nil) }),
-		t.put(p.SetPublish(job.ID, &dataplane.Publish{ToWorkers: &dataplane.ToWorkers{
-			Group: group, SrcMAC: macOf(home), DstMAC: macOf(job.Group), Src: home, Dst: job.Group, SrcPort: job.Home.Port(), DstPort: job.WorkerPort,
-		}}), func() error { return p.SetPublish(job.ID, nil) }))
+		t.put(p.SetPublish(job.ID, publish), func() error { return p.SetPublish(job.ID, nil) }))
 	return errors.Join(errs...)
 }
 

@@ -218,7 +218,11 @@ func FullBitmap(n int) uint64 { return ^uint64(0) >> (MaxChildren - n) }
 // RingSize is the number of slots R of a job with window w: the power of two
 // at or above 2w+2. A power of two, so that seq mod R stays continuous when
 // seq wraps at 2^32.
-func RingSize(w int) uint32 { return 1 << bits.Len(uint(2*w+1)) }
+func RingSize(w int) uint32 { return RingSizeWithLag(w, 0) }
+
+// RingSizeWithLag is R of a job whose workers may be lag chunks further behind
+// than a window: the power of two at or above 2w+2+lag.
+func RingSizeWithLag(w, lag int) uint32 { return 1 << bits.Len(uint(2*w+lag+1)) }
 
 // HomePort is the offset from a home's first port that chunk seq is sent to,
 // for a home with a power of two of ports. Runs of 64 chunks share a port, so

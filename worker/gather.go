@@ -14,12 +14,19 @@ const MostBytes = 1 << 26
 
 // Barrier returns when all ranks have called it. It is a collective like the others, and keeps their order.
 func (w *Worker) Barrier(ctx context.Context) error {
-	return w.reduce(ctx, &engine.Collective{I32: []int32{0}, Op: wire.Sum})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	h, err := w.BarrierAsync()
+	if err != nil {
+		return err
+	}
+	return h.Wait(ctx)
 }
 
 // BarrierAsync is to Barrier what AllReduceAsync is to AllReduce.
 func (w *Worker) BarrierAsync() (*Handle, error) {
-	return w.issue(&engine.Collective{I32: []int32{0}, Op: wire.Sum})
+	return w.gather("barrier", []int32{0}, nil)
 }
 
 // Broadcast replaces data at all ranks by that of one, which is the same at all of them, as is the length.
@@ -46,7 +53,7 @@ func (w *Worker) BroadcastAsync(data []byte, root int) (*Handle, error) {
 	if w.params.Rank == root {
 		pack(lanes, data)
 	}
-	return w.issueThen(&engine.Collective{I32: lanes, Op: wire.Sum}, func() { unpack(data, lanes) })
+	return w.gather("broadcast", lanes, func() { unpack(data, lanes) })
 }
 
 // AllGather puts what each rank has in own into all, rank by rank. own has the same length at all ranks, and all that times their number.
@@ -72,11 +79,19 @@ func (w *Worker) AllGatherAsync(own, all []byte) (*Handle, error) {
 	part := lanesOf(len(own))
 	lanes := make([]int32, part*w.params.Workers)
 	pack(lanes[w.params.Rank*part:], own)
-	return w.issueThen(&engine.Collective{I32: lanes, Op: wire.Sum}, func() {
+	return w.gather("all-gather", lanes, func() {
 		for rank := range w.params.Workers {
 			unpack(all[rank*len(own):(rank+1)*len(own)], lanes[rank*part:])
 		}
 	})
+}
+
+// gather issues a SUM that means something only with all ranks in it.
+func (w *Worker) gather(what string, lanes []int32, then func()) (*Handle, error) {
+	if k := w.params.Policy.Quorum; k != 0 && k < w.params.Workers {
+		return nil, fmt.Errorf("%s: the job goes on without stragglers (a quorum of %d of %d), and what a rank has would be missing without a word; use a job that waits", what, k, w.params.Workers)
+	}
+	return w.issueThen(&engine.Collective{I32: lanes, Op: wire.Sum}, then)
 }
 
 // Two bytes share an int32, of which the sums of one rank's number and the others' zeros come nowhere near the ends of the range, where hardware saturates.

@@ -23,6 +23,8 @@ type Params struct {
 	Elements int
 	// Window is W, the chunks in flight.
 	Window int
+	// Policy is what the job does about stragglers; the zero Policy waits for them.
+	Policy Policy
 	// Priority is the urgency of the job's chunks in the ToR, 1 to 127 if Tor is set; Tor is the job's share of the ToR's slots, if it has one.
 	Priority uint8
 	Tor      *TorRegion
@@ -102,7 +104,7 @@ func (p Params) Validate() error {
 func (p Params) engine() engine.Config {
 	return engine.Config{
 		Job: p.Job, Generation: p.Generation, Cookie: p.Cookie, Rank: p.Rank, Workers: p.Workers, Elements: p.Elements, Window: p.Window,
-		Priority: p.Priority, Tor: p.Tor, HomePorts: p.HomePorts, MinRTO: int64(p.MinRTO), MaxRTO: int64(p.MaxRTO), Silence: int64(p.Silence),
+		Policy: p.Policy.engine(), Priority: p.Priority, Tor: p.Tor, HomePorts: p.HomePorts, MinRTO: int64(p.MinRTO), MaxRTO: int64(p.MaxRTO), Silence: int64(p.Silence),
 	}
 }
 

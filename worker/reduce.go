@@ -63,7 +63,8 @@ func Reduce[T Element](ctx context.Context, w *Worker, data []T, op Op) error {
 	if err != nil {
 		return fmt.Errorf("allreduce: %w", err)
 	}
-	return w.reduce(ctx, c)
+	_, err = w.reduce(ctx, c, nil)
+	return err
 }
 
 // ReduceAsync is to Reduce what AllReduceAsync is to AllReduce.
@@ -72,7 +73,7 @@ func ReduceAsync[T Element](w *Worker, data []T, op Op) (*Handle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("allreduce: %w", err)
 	}
-	return w.issue(c)
+	return w.issue(c, nil)
 }
 
 func collectiveOf[T Element](data []T, op Op) (*engine.Collective, error) {

@@ -92,39 +92,35 @@ func (w *Worker) Params() Params { return w.params }
 // collective fails with the context's error and the job is broken at this worker (ErrBroken), because the other ranks go on
 // without it; if ctx had ended before the call, nothing is issued.
 func (w *Worker) AllReduce(ctx context.Context, data []float32) error {
-	return w.reduce(ctx, &engine.Collective{F32: data, Op: wire.Sum})
+	_, err := w.AllReduceWith(ctx, data)
+	return err
 }
 
 // AllReduceInt32 is AllReduce with exact integers and a choice of operation: SUM, MAX or MIN. A sum that leaves the range of int32
 // is a SaturatedError at every rank.
 func (w *Worker) AllReduceInt32(ctx context.Context, data []int32, op wire.Op) error {
-	return w.reduce(ctx, &engine.Collective{I32: data, Op: op})
-}
-
-func (w *Worker) reduce(ctx context.Context, c *engine.Collective) error {
-	if err := ctx.Err(); err != nil {
-		return context.Cause(ctx)
-	}
-	h, err := w.issue(c)
-	if err != nil {
-		return err
-	}
-	return h.Wait(ctx)
+	_, err := w.AllReduceInt32With(ctx, data, op)
+	return err
 }
 
 // AllReduceAsync issues an AllReduce and returns at once. Several may be in flight; their chunks share the window, and they
 // complete in the order of issue. The caller leaves data alone, and does not issue it again, until the handle is done. An error
 // means that nothing was issued.
 func (w *Worker) AllReduceAsync(data []float32) (*Handle, error) {
-	return w.issue(&engine.Collective{F32: data, Op: wire.Sum})
+	return w.AllReduceAsyncWith(data)
 }
 
 // AllReduceInt32Async is to AllReduceInt32 what AllReduceAsync is to AllReduce.
 func (w *Worker) AllReduceInt32Async(data []int32, op wire.Op) (*Handle, error) {
-	return w.issue(&engine.Collective{I32: data, Op: op})
+	return w.AllReduceInt32AsyncWith(data, op)
 }
 
-func (w *Worker) issue(c *engine.Collective) (*Handle, error) { return w.issueThen(c, nil) }
+func (w *Worker) issue(c *engine.Collective, opts []ReduceOption) (*Handle, error) {
+	for _, opt := range opts {
+		opt(c)
+	}
+	return w.issueThen(c, nil)
+}
 
 // issueThen issues a collective whose result is handed on by then before the handle is done, if there is a result.
 func (w *Worker) issueThen(c *engine.Collective, then func()) (*Handle, error) {

@@ -59,6 +59,12 @@ func workerAddr(rank int) netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0,
 // newLoopback starts the home; it loses packets of both directions with the given probability.
 func newLoopback(t *testing.T, workers int, loss float64) *loopback {
 	t.Helper()
+	return newQuorumLoopback(t, workers, loss, Policy{})
+}
+
+// newQuorumLoopback is one that need not wait for all.
+func newQuorumLoopback(t *testing.T, workers int, loss float64, policy Policy) *loopback {
+	t.Helper()
 	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		t.Fatal(err)
@@ -68,10 +74,11 @@ func newLoopback(t *testing.T, workers int, loss float64) *loopback {
 	}
 	at := conn.LocalAddr().(*net.UDPAddr).AddrPort()
 	l := &loopback{conn: conn, done: make(chan struct{}), params: Params{Job: 5, Generation: 2, Cookie: 99, Workers: workers, Elements: 64,
-		Window: 64, Home: at, WorkerPort: at.Port(), Silence: 20 * time.Second}}
+		Window: 64, Home: at, WorkerPort: at.Port(), Silence: 20 * time.Second, Policy: policy}}
 	group := netip.MustParseAddr("239.77.0.5")
 	job := xdp.Job{ID: 5, Generation: 2, Cookie: 99, Elements: 64, Window: 64, Workers: workers,
-		Home: netip.AddrPortFrom(at.Addr(), wire.BasePort), HomePorts: 1, Group: group, WorkerPort: at.Port()}
+		Home: netip.AddrPortFrom(at.Addr(), wire.BasePort), HomePorts: 1, Group: group, WorkerPort: at.Port(),
+		Policy: xdp.Policy{Quorum: policy.Quorum, After: policy.After, MaxLag: policy.MaxLag}}
 	for rank := range workers {
 		job.Members = append(job.Members, xdp.Member{Addr: workerAddr(rank), Bits: 1 << rank})
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"math/bits"
@@ -22,7 +23,7 @@ import (
 func (a *Aggregator) maps() map[string]**ebpf.Map {
 	o := &a.objects.aggregatorMaps
 	return map[string]**ebpf.Map{
-		"jobs": &o.Jobs, "members": &o.Members, "replicas": &o.Replicas, "counters": &o.Counters, "slots": &o.Slots,
+		"jobs": &o.Jobs, "members": &o.Members, "replicas": &o.Replicas, "counters": &o.Counters, "slots": &o.Slots, "progress": &o.Progress,
 		"payload_32_map": &o.Payload32Map, "payload_64_map": &o.Payload64Map,
 		"payload_256_map": &o.Payload256Map, "payload_832_map": &o.Payload832Map,
 	}
@@ -69,7 +70,11 @@ func (b *build) adopt(p *pins, found description) (_ *Aggregator, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("read the tag of %s: %w", name, err)
 		}
-		same = same && spec.Programs[name].Compatible(info) == nil
+		isSame, err := compatible(spec.Programs[name], info)
+		if err != nil {
+			return nil, fmt.Errorf("compare %s with what is pinned: %w", name, err)
+		}
+		same = same && isSame
 	}
 	if !same {
 		if err := b.replace(a, p, over); err != nil {
@@ -93,6 +98,16 @@ func (b *build) adopt(p *pins, found description) (_ *Aggregator, err error) {
 		slog.Info("the aggregator was replaced in place", "tag", a.tag, "version", d.Version, "was", found.Version)
 	}
 	return a, nil
+}
+
+// compatible reports whether a program is what the spec loads. Calls between its functions are resolved only when it is marshalled, and
+// the kernel's tag is over the resolved ones.
+func compatible(spec *ebpf.ProgramSpec, info *ebpf.ProgramInfo) (bool, error) {
+	instructions := slices.Clone(spec.Instructions)
+	if err := instructions.Marshal(io.Discard, spec.ByteOrder); err != nil {
+		return false, err
+	}
+	return instructions.HasTag(info.Tag, spec.ByteOrder)
 }
 
 func damaged(what string, err error) error {
@@ -136,6 +151,9 @@ func (a *Aggregator) readJobs() error {
 			return fmt.Errorf("%w: job %d is of class %d", ErrDamaged, id, in.Class)
 		}
 		job := parseJob(uint16(id), &in)
+		if err := a.readPolicy(&job, &in); err != nil {
+			return err
+		}
 		j := &installed{class: int(in.Class), slots: span{in.PayloadBase, in.RingMask + 1}, job: job}
 		if err := a.regions[j.class].TakeAt(j.slots.first, j.slots.count); err != nil {
 			return fmt.Errorf("%w: job %d: %w", ErrDamaged, id, err)

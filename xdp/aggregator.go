@@ -21,6 +21,8 @@ type Config struct {
 	// FirstPort and Ports are the UDP ports of the home: Ports (a power of two)
 	// of them from FirstPort on. Zeros mean wire.BasePort and 1.
 	FirstPort, Ports uint16
+	// SimulatedClock has jobs with a Policy go by SetClock instead of the kernel's clock: for simulated networks.
+	SimulatedClock bool
 }
 
 // DefaultMaxJobs is the number of jobs an aggregator has room for unless told
@@ -128,7 +130,7 @@ func (b *build) prepare(config Config) (*Aggregator, *ebpf.CollectionSpec, error
 // apply sets sizes and load-time constants in spec.
 func (c Config) apply(spec *ebpf.CollectionSpec) error {
 	for name, value := range map[string]any{
-		"max_jobs": c.MaxJobs, "first_port": c.FirstPort, "port_count": c.Ports,
+		"max_jobs": c.MaxJobs, "first_port": c.FirstPort, "port_count": c.Ports, "simulated_clock": boolean(c.SimulatedClock),
 	} {
 		variable, ok := spec.Variables[name]
 		if !ok {
@@ -139,7 +141,7 @@ func (c Config) apply(spec *ebpf.CollectionSpec) error {
 		}
 	}
 	entries := map[string]uint32{
-		"jobs": c.MaxJobs, "counters": c.MaxJobs + 1,
+		"jobs": c.MaxJobs, "counters": c.MaxJobs + 1, "progress": c.MaxJobs,
 		"members": c.MaxJobs * maxMembers, "replicas": c.MaxJobs * wire.MaxChildren,
 		"slots": c.Slots.total(),
 	}

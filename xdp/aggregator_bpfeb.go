@@ -36,24 +36,27 @@ const (
 	aggregatorCounterCOUNT_SATURATED        aggregatorCounter = 11
 	aggregatorCounterCOUNT_ABANDONED        aggregatorCounter = 12
 	aggregatorCounterCOUNT_ECN              aggregatorCounter = 13
-	aggregatorCounterCOUNT_BAD_LENGTH       aggregatorCounter = 14
-	aggregatorCounterCOUNT_BAD_VERSION      aggregatorCounter = 15
-	aggregatorCounterCOUNT_BAD_TYPE         aggregatorCounter = 16
-	aggregatorCounterCOUNT_BAD_FLAGS        aggregatorCounter = 17
-	aggregatorCounterCOUNT_BAD_OP           aggregatorCounter = 18
-	aggregatorCounterCOUNT_BAD_ELEMS        aggregatorCounter = 19
-	aggregatorCounterCOUNT_UNKNOWN_JOB      aggregatorCounter = 20
-	aggregatorCounterCOUNT_BAD_GENERATION   aggregatorCounter = 21
-	aggregatorCounterCOUNT_BAD_COOKIE       aggregatorCounter = 22
-	aggregatorCounterCOUNT_NOT_MEMBER       aggregatorCounter = 23
-	aggregatorCounterCOUNT_BAD_BITMAP       aggregatorCounter = 24
-	aggregatorCounterCOUNT_STALE            aggregatorCounter = 25
-	aggregatorCounterCOUNT_MISMATCH         aggregatorCounter = 26
-	aggregatorCounterCOUNT_OVERLAP          aggregatorCounter = 27
-	aggregatorCounterCOUNT_DUPLICATE_RESULT aggregatorCounter = 28
-	aggregatorCounterCOUNT_UNSOLICITED      aggregatorCounter = 29
-	aggregatorCounterCOUNT_INTERNAL         aggregatorCounter = 30
-	aggregatorCounterCOUNT_END              aggregatorCounter = 31
+	aggregatorCounterCOUNT_RELEASED         aggregatorCounter = 14
+	aggregatorCounterCOUNT_LATE             aggregatorCounter = 15
+	aggregatorCounterCOUNT_LAGGING          aggregatorCounter = 16
+	aggregatorCounterCOUNT_BAD_LENGTH       aggregatorCounter = 17
+	aggregatorCounterCOUNT_BAD_VERSION      aggregatorCounter = 18
+	aggregatorCounterCOUNT_BAD_TYPE         aggregatorCounter = 19
+	aggregatorCounterCOUNT_BAD_FLAGS        aggregatorCounter = 20
+	aggregatorCounterCOUNT_BAD_OP           aggregatorCounter = 21
+	aggregatorCounterCOUNT_BAD_ELEMS        aggregatorCounter = 22
+	aggregatorCounterCOUNT_UNKNOWN_JOB      aggregatorCounter = 23
+	aggregatorCounterCOUNT_BAD_GENERATION   aggregatorCounter = 24
+	aggregatorCounterCOUNT_BAD_COOKIE       aggregatorCounter = 25
+	aggregatorCounterCOUNT_NOT_MEMBER       aggregatorCounter = 26
+	aggregatorCounterCOUNT_BAD_BITMAP       aggregatorCounter = 27
+	aggregatorCounterCOUNT_STALE            aggregatorCounter = 28
+	aggregatorCounterCOUNT_MISMATCH         aggregatorCounter = 29
+	aggregatorCounterCOUNT_OVERLAP          aggregatorCounter = 30
+	aggregatorCounterCOUNT_DUPLICATE_RESULT aggregatorCounter = 31
+	aggregatorCounterCOUNT_UNSOLICITED      aggregatorCounter = 32
+	aggregatorCounterCOUNT_INTERNAL         aggregatorCounter = 33
+	aggregatorCounterCOUNT_END              aggregatorCounter = 34
 )
 
 type aggregatorJob struct {
@@ -71,26 +74,38 @@ type aggregatorJob struct {
 	Class       uint8
 	Generation  uint8
 	Replicas    uint8
-	Unused      uint8
+	Quorum      uint8
 	HomePorts   uint16
 	Window      uint32
 	Bound       uint32
 	Zero        uint32
-	UnusedToo   uint32
+	After       uint32
 	Active      uint32
 }
 
 type aggregatorJobCounters struct {
 	_      structs.HostLayout
-	Of     [31]uint64
+	Of     [34]uint64
 	Member [65]aggregatorActivity
 }
 
+type aggregatorJobProgress struct {
+	_        structs.HostLayout
+	Floor    uint64
+	Fresh    uint64
+	Beyond   uint64
+	Clock    uint64
+	Deadline uint64
+	Lag      uint32
+	Resumed  uint32
+	Sent     [64]uint64
+}
+
 type aggregatorMember struct {
-	_      structs.HostLayout
-	Bits   uint64
-	Index  uint32
-	Unused uint32
+	_     structs.HostLayout
+	Bits  uint64
+	Index uint32
+	Rank  uint32
 }
 
 type aggregatorMemberKey struct {
@@ -151,22 +166,24 @@ type aggregatorSlot struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	aggregatorMapCounters      = "counters"
-	aggregatorMapJobs          = "jobs"
-	aggregatorMapMembers       = "members"
-	aggregatorMapPayload256Map = "payload_256_map"
-	aggregatorMapPayload32Map  = "payload_32_map"
-	aggregatorMapPayload64Map  = "payload_64_map"
-	aggregatorMapPayload832Map = "payload_832_map"
-	aggregatorMapReplicas      = "replicas"
-	aggregatorMapSlots         = "slots"
-	aggregatorProgAggregator   = "aggregator"
-	aggregatorProgClock        = "clock"
-	aggregatorProgReplicator   = "replicator"
-	aggregatorVarCounterNames  = "counter_names"
-	aggregatorVarFirstPort     = "first_port"
-	aggregatorVarMaxJobs       = "max_jobs"
-	aggregatorVarPortCount     = "port_count"
+	aggregatorMapCounters       = "counters"
+	aggregatorMapJobs           = "jobs"
+	aggregatorMapMembers        = "members"
+	aggregatorMapPayload256Map  = "payload_256_map"
+	aggregatorMapPayload32Map   = "payload_32_map"
+	aggregatorMapPayload64Map   = "payload_64_map"
+	aggregatorMapPayload832Map  = "payload_832_map"
+	aggregatorMapProgress       = "progress"
+	aggregatorMapReplicas       = "replicas"
+	aggregatorMapSlots          = "slots"
+	aggregatorProgAggregator    = "aggregator"
+	aggregatorProgClock         = "clock"
+	aggregatorProgReplicator    = "replicator"
+	aggregatorVarCounterNames   = "counter_names"
+	aggregatorVarFirstPort      = "first_port"
+	aggregatorVarMaxJobs        = "max_jobs"
+	aggregatorVarPortCount      = "port_count"
+	aggregatorVarSimulatedClock = "simulated_clock"
 )
 
 // loadAggregator returns the embedded CollectionSpec for aggregator.
@@ -227,6 +244,7 @@ type aggregatorMapSpecs struct {
 	Payload32Map  *ebpf.MapSpec `ebpf:"payload_32_map"`
 	Payload64Map  *ebpf.MapSpec `ebpf:"payload_64_map"`
 	Payload832Map *ebpf.MapSpec `ebpf:"payload_832_map"`
+	Progress      *ebpf.MapSpec `ebpf:"progress"`
 	Replicas      *ebpf.MapSpec `ebpf:"replicas"`
 	Slots         *ebpf.MapSpec `ebpf:"slots"`
 }
@@ -235,10 +253,11 @@ type aggregatorMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type aggregatorVariableSpecs struct {
-	CounterNames *ebpf.VariableSpec `ebpf:"counter_names"`
-	FirstPort    *ebpf.VariableSpec `ebpf:"first_port"`
-	MaxJobs      *ebpf.VariableSpec `ebpf:"max_jobs"`
-	PortCount    *ebpf.VariableSpec `ebpf:"port_count"`
+	CounterNames   *ebpf.VariableSpec `ebpf:"counter_names"`
+	FirstPort      *ebpf.VariableSpec `ebpf:"first_port"`
+	MaxJobs        *ebpf.VariableSpec `ebpf:"max_jobs"`
+	PortCount      *ebpf.VariableSpec `ebpf:"port_count"`
+	SimulatedClock *ebpf.VariableSpec `ebpf:"simulated_clock"`
 }
 
 // aggregatorObjects contains all objects after they have been loaded into the kernel.
@@ -268,6 +287,7 @@ type aggregatorMaps struct {
 	Payload32Map  *ebpf.Map `ebpf:"payload_32_map"`
 	Payload64Map  *ebpf.Map `ebpf:"payload_64_map"`
 	Payload832Map *ebpf.Map `ebpf:"payload_832_map"`
+	Progress      *ebpf.Map `ebpf:"progress"`
 	Replicas      *ebpf.Map `ebpf:"replicas"`
 	Slots         *ebpf.Map `ebpf:"slots"`
 }
@@ -281,6 +301,7 @@ func (m *aggregatorMaps) Close() error {
 		m.Payload32Map,
 		m.Payload64Map,
 		m.Payload832Map,
+		m.Progress,
 		m.Replicas,
 		m.Slots,
 	)
@@ -290,10 +311,11 @@ func (m *aggregatorMaps) Close() error {
 //
 // It can be passed to loadAggregatorObjects or ebpf.CollectionSpec.LoadAndAssign.
 type aggregatorVariables struct {
-	CounterNames *ebpf.Variable `ebpf:"counter_names"`
-	FirstPort    *ebpf.Variable `ebpf:"first_port"`
-	MaxJobs      *ebpf.Variable `ebpf:"max_jobs"`
-	PortCount    *ebpf.Variable `ebpf:"port_count"`
+	CounterNames   *ebpf.Variable `ebpf:"counter_names"`
+	FirstPort      *ebpf.Variable `ebpf:"first_port"`
+	MaxJobs        *ebpf.Variable `ebpf:"max_jobs"`
+	PortCount      *ebpf.Variable `ebpf:"port_count"`
+	SimulatedClock *ebpf.Variable `ebpf:"simulated_clock"`
 }
 
 // aggregatorPrograms contains all programs after they have been loaded into the kernel.

@@ -124,7 +124,7 @@ func (a *Aggregator) loadBench(frame []byte) (*benchPrograms, error) {
 	maps := &a.objects.aggregatorMaps
 	var objects benchObjects
 	err = spec.LoadAndAssign(&objects, &ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{
-		"jobs": maps.Jobs, "counters": maps.Counters, "members": maps.Members, "slots": maps.Slots,
+		"jobs": maps.Jobs, "counters": maps.Counters, "members": maps.Members, "slots": maps.Slots, "progress": maps.Progress,
 		"payload_32_map": maps.Payload32Map, "payload_64_map": maps.Payload64Map,
 		"payload_256_map": maps.Payload256Map, "payload_832_map": maps.Payload832Map,
 	}})

@@ -16,23 +16,25 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	benchMapBenchFrame    = "bench_frame"
-	benchMapCounters      = "counters"
-	benchMapJobs          = "jobs"
-	benchMapMembers       = "members"
-	benchMapPayload256Map = "payload_256_map"
-	benchMapPayload32Map  = "payload_32_map"
-	benchMapPayload64Map  = "payload_64_map"
-	benchMapPayload832Map = "payload_832_map"
-	benchMapReplicas      = "replicas"
-	benchMapSlots         = "slots"
-	benchProgBenchBare    = "bench_bare"
-	benchProgBenchMerge   = "bench_merge"
-	benchProgBenchPublish = "bench_publish"
-	benchVarCounterNames  = "counter_names"
-	benchVarFirstPort     = "first_port"
-	benchVarMaxJobs       = "max_jobs"
-	benchVarPortCount     = "port_count"
+	benchMapBenchFrame     = "bench_frame"
+	benchMapCounters       = "counters"
+	benchMapJobs           = "jobs"
+	benchMapMembers        = "members"
+	benchMapPayload256Map  = "payload_256_map"
+	benchMapPayload32Map   = "payload_32_map"
+	benchMapPayload64Map   = "payload_64_map"
+	benchMapPayload832Map  = "payload_832_map"
+	benchMapProgress       = "progress"
+	benchMapReplicas       = "replicas"
+	benchMapSlots          = "slots"
+	benchProgBenchBare     = "bench_bare"
+	benchProgBenchMerge    = "bench_merge"
+	benchProgBenchPublish  = "bench_publish"
+	benchVarCounterNames   = "counter_names"
+	benchVarFirstPort      = "first_port"
+	benchVarMaxJobs        = "max_jobs"
+	benchVarPortCount      = "port_count"
+	benchVarSimulatedClock = "simulated_clock"
 )
 
 // loadBench returns the embedded CollectionSpec for bench.
@@ -94,6 +96,7 @@ type benchMapSpecs struct {
 	Payload32Map  *ebpf.MapSpec `ebpf:"payload_32_map"`
 	Payload64Map  *ebpf.MapSpec `ebpf:"payload_64_map"`
 	Payload832Map *ebpf.MapSpec `ebpf:"payload_832_map"`
+	Progress      *ebpf.MapSpec `ebpf:"progress"`
 	Replicas      *ebpf.MapSpec `ebpf:"replicas"`
 	Slots         *ebpf.MapSpec `ebpf:"slots"`
 }
@@ -102,10 +105,11 @@ type benchMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type benchVariableSpecs struct {
-	CounterNames *ebpf.VariableSpec `ebpf:"counter_names"`
-	FirstPort    *ebpf.VariableSpec `ebpf:"first_port"`
-	MaxJobs      *ebpf.VariableSpec `ebpf:"max_jobs"`
-	PortCount    *ebpf.VariableSpec `ebpf:"port_count"`
+	CounterNames   *ebpf.VariableSpec `ebpf:"counter_names"`
+	FirstPort      *ebpf.VariableSpec `ebpf:"first_port"`
+	MaxJobs        *ebpf.VariableSpec `ebpf:"max_jobs"`
+	PortCount      *ebpf.VariableSpec `ebpf:"port_count"`
+	SimulatedClock *ebpf.VariableSpec `ebpf:"simulated_clock"`
 }
 
 // benchObjects contains all objects after they have been loaded into the kernel.
@@ -136,6 +140,7 @@ type benchMaps struct {
 	Payload32Map  *ebpf.Map `ebpf:"payload_32_map"`
 	Payload64Map  *ebpf.Map `ebpf:"payload_64_map"`
 	Payload832Map *ebpf.Map `ebpf:"payload_832_map"`
+	Progress      *ebpf.Map `ebpf:"progress"`
 	Replicas      *ebpf.Map `ebpf:"replicas"`
 	Slots         *ebpf.Map `ebpf:"slots"`
 }
@@ -150,6 +155,7 @@ func (m *benchMaps) Close() error {
 		m.Payload32Map,
 		m.Payload64Map,
 		m.Payload832Map,
+		m.Progress,
 		m.Replicas,
 		m.Slots,
 	)
@@ -159,10 +165,11 @@ func (m *benchMaps) Close() error {
 //
 // It can be passed to loadBenchObjects or ebpf.CollectionSpec.LoadAndAssign.
 type benchVariables struct {
-	CounterNames *ebpf.Variable `ebpf:"counter_names"`
-	FirstPort    *ebpf.Variable `ebpf:"first_port"`
-	MaxJobs      *ebpf.Variable `ebpf:"max_jobs"`
-	PortCount    *ebpf.Variable `ebpf:"port_count"`
+	CounterNames   *ebpf.Variable `ebpf:"counter_names"`
+	FirstPort      *ebpf.Variable `ebpf:"first_port"`
+	MaxJobs        *ebpf.Variable `ebpf:"max_jobs"`
+	PortCount      *ebpf.Variable `ebpf:"port_count"`
+	SimulatedClock *ebpf.Variable `ebpf:"simulated_clock"`
 }
 
 // benchPrograms contains all programs after they have been loaded into the kernel.

@@ -26,7 +26,7 @@ type Job struct {
 	Generation uint8
 	Cookie     uint32
 	Elements   int // E: a multiple of 32 from 32 to 832
-	Window     int // W; the job takes wire.RingSize(W) slots
+	Window     int // W; the job takes Ring() slots
 	Workers    int // 1 to 64
 	// Home is the address DATA comes to and the first of HomePorts ports.
 	Home      netip.AddrPort
@@ -37,6 +37,12 @@ type Job struct {
 	WorkerPort uint16
 	// Members say who may send what; all bits of the job must be covered.
 	Members []Member
+	// Policy says when sums are released that lack somebody; the zero Policy waits for all.
+	Policy Policy
+	// Resumed means that workers of an earlier generation carry on in this one, whose sums the aggregator does not know. Sums that lack
+	// somebody are then released only of chunks that no earlier generation can have released. A job with a Policy whose home lost its memory, or that
+	// moves to another home, takes a generation that no home had before; with the same one, two homes could publish different sums of a chunk.
+	Resumed bool
 	// Place is the first of the job's slots in its class (ClassOf), where somebody keeps account of them ahead of the
 	// aggregator; nil takes the first run that fits. Jobs always sets it.
 	Place *uint32
@@ -113,6 +119,9 @@ func (j *Job) Validate() error {
 	if copies > wire.MaxChildren {
 		return fmt.Errorf("job %d: copies go to %d members: want at most %d", j.ID, copies, wire.MaxChildren)
 	}
+	if err := j.Policy.validate(j.Workers); err != nil {
+		return fmt.Errorf("job %d: %w", j.ID, err)
+	}
 	if covered != wire.FullBitmap(j.Workers) {
 		return fmt.Errorf("job %d: nobody may send bits %#x", j.ID, wire.FullBitmap(j.Workers)&^covered)
 	}
@@ -138,11 +147,12 @@ func (a *Aggregator) AddJob(j Job) error {
 		return fmt.Errorf("job %d: %w", j.ID, ErrJobExists)
 	}
 	class, _ := ClassOf(j.Elements)
-	in := &installed{class: class, slots: span{count: wire.RingSize(j.Window)}}
+	in := &installed{class: class, slots: span{count: j.Ring()}}
 	if err := a.place(&j, in); err != nil {
 		return fmt.Errorf("job %d of %d elements a chunk, window %d: %w", j.ID, j.Elements, j.Window, err)
 	}
 	in.job = j.clone()
+	in.job.Policy, in.job.Resumed = j.policy()
 	in.job.Place = &in.slots.first
 	for i := range in.job.Members {
 		if m := &in.job.Members[i]; j.Group.IsValid() {
@@ -180,7 +190,7 @@ func (a *Aggregator) install(j *Job, in *installed) error {
 	var replicas uint32
 	for i, m := range j.Members {
 		key := aggregatorMemberKey{Addr: networkOrder(m.Addr), Job: uint32(j.ID)}
-		if err := a.objects.Members.Put(key, aggregatorMember{Bits: m.Bits, Index: uint32(i)}); err != nil {
+		if err := a.objects.Members.Put(key, aggregatorMember{Bits: m.Bits, Index: uint32(i), Rank: uint32(bits.TrailingZeros64(m.Bits))}); err != nil {
 			return fmt.Errorf("member %v: %w", m.Addr, err)
 		}
 		if j.Group.IsValid() || !m.addressed() {
@@ -192,6 +202,10 @@ func (a *Aggregator) install(j *Job, in *installed) error {
 			return fmt.Errorf("replica %v: %w", m.Addr, err)
 		}
 		replicas++
+	}
+	after, err := a.installProgress(j)
+	if err != nil {
+		return err
 	}
 	job := aggregatorJob{
 		Full:        wire.FullBitmap(j.Workers),
@@ -209,6 +223,8 @@ func (a *Aggregator) install(j *Job, in *installed) error {
 		Replicas:    uint8(replicas),
 		HomePorts:   j.HomePorts,
 		Window:      uint32(j.Window),
+		Quorum:      uint8(in.job.Policy.Quorum),
+		After:       after,
 		Active:      1,
 	}
 	if j.Group.IsValid() {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -33,6 +34,7 @@ func TestAdoption(t *testing.T) {
 	jobs := []Job{testJob(n, 64), unicastJob(9, c.index)}
 	place := uint32(128)
 	jobs[1].Place = &place
+	jobs[1].Policy, jobs[1].Resumed = Policy{Quorum: 2, After: 1500 * time.Microsecond, MaxLag: 30}, true
 	for _, j := range jobs {
 		if err := a.AddJob(j); err != nil {
 			t.Fatal(err)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 
 	"spillway/wire"
 )
@@ -149,10 +148,9 @@ func (i instant) since(stamp uint64) time.Duration { return time.Duration(i.jiff
 
 // clock reads the clock. A process cannot, but the program can.
 func (a *Aggregator) clock() (now instant, err error) {
-	var resolution unix.Timespec
-	// The resolution of the coarse clocks is a jiffy.
-	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &resolution); err != nil {
-		return now, fmt.Errorf("read the length of a jiffy: %w", err)
+	tick, err := jiffy()
+	if err != nil {
+		return now, err
 	}
 	frame := make([]byte, 64)
 	verdict, err := a.objects.Clock.Run(&ebpf.RunOptions{Data: frame, DataOut: frame})
@@ -162,5 +160,5 @@ func (a *Aggregator) clock() (now instant, err error) {
 	if err != nil {
 		return now, fmt.Errorf("run the clock: %w", err)
 	}
-	return instant{jiffies: binary.NativeEndian.Uint64(frame), tick: time.Duration(resolution.Nano())}, nil
+	return instant{jiffies: binary.NativeEndian.Uint64(frame), tick: tick}, nil
 }

@@ -21,6 +21,12 @@ type Collective struct {
 	Op   wire.Op
 	// Average makes of a SUM of floats the sum divided by the number of ranks.
 	Average bool
+	// In a job whose Policy releases sums without everybody. Rescale multiplies a float32 sum that lacks ranks by the number of all over that of those in
+	// it, so that its mean is over who contributed. ResidualF32 or ResidualI32, if set, is as long as the buffer, and gets this rank's own elements where the sum
+	// lacks them, and zeros elsewhere: to be added to what is reduced next (error feedback). It must not overlap the buffer.
+	Rescale     bool
+	ResidualF32 []float32
+	ResidualI32 []int32
 
 	buffer    buffer // the one that is set
 	workers   int
@@ -34,6 +40,10 @@ type Collective struct {
 	// In block fixed point: for each data chunk this rank's exponent, once its group is scanned, and then the reduced one, once it is known.
 	exponents []int32
 	known     []bool // for each group: exponents are the reduced ones
+
+	// Who is in what, if sums can lack ranks: each data chunk, and each group of exponents of float32. own is this rank's bit.
+	own, everybody       uint64
+	contributors, agreed []uint64
 
 	// What failed this collective without breaking the job, by its first data chunk (its seq for partial), so that every rank
 	// names the same whatever the order of arrival. Zero values: nothing did.
@@ -106,6 +116,12 @@ func (c *Collective) Validate() error {
 		return errors.New("AVG is not defined for int32, which cannot hold a mean: use SUM and divide, or floats")
 	case c.Op != wire.Sum && b.dtype() == dtypeFloat64:
 		return fmt.Errorf("%s is not defined for float64, which does not fit the network's 32 bits: use float32", c.Op)
+	case c.ResidualF32 != nil && len(c.ResidualF32) != len(c.F32), c.ResidualI32 != nil && len(c.ResidualI32) != len(c.I32):
+		return fmt.Errorf("a residual of %d elements for a buffer of %d", len(c.ResidualF32)+len(c.ResidualI32), b.len())
+	case c.Rescale && (c.F32 == nil || c.Op != wire.Sum):
+		return errors.New("only float32 sums can be rescaled")
+	case c.ResidualF32 != nil && c.Op != wire.Sum:
+		return fmt.Errorf("a %s of floats leaves no residual", c.Op)
 	}
 	return nil
 }
@@ -117,6 +133,7 @@ func (c *Collective) prepare(first uint64, elements, workers int) error {
 	}
 	*c = Collective{
 		F32: c.F32, I32: c.I32, F64: c.F64, F16: c.F16, BF16: c.BF16, Op: c.Op, Average: c.Average,
+		Rescale: c.Rescale, ResidualF32: c.ResidualF32, ResidualI32: c.ResidualI32,
 		workers: workers, elements: elements, first: first, exponents: c.exponents[:0], known: c.known[:0],
 	}
 	c.buffer, _ = c.find() // Validate has seen that there is one
@@ -246,6 +263,8 @@ func (c *Collective) contribute(b []byte, ch *chunk) {
 		switch {
 		case c.failed:
 			// Its result is not used; it is exchanged so that the job goes on in step.
+			clear(b)
+		case c.scaled() && !c.quantises(ch.group):
 			clear(b)
 		case c.scaled():
 			c.buffer.quantise(b, from, to, c.exponents[ch.index], c.workers)

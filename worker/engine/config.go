@@ -25,6 +25,8 @@ type Config struct {
 	Priority uint8
 	// Tor is the job's share of the ToR; nil: it has none.
 	Tor *TorRegion
+	// Policy is what the job does about stragglers; the zero Policy waits for them.
+	Policy Policy
 	// HomePorts is P, a power of two.
 	HomePorts uint16
 	// MinRTO and MaxRTO bound the retransmission timer; Silence is how long a collective may go without a new RESULT. Nanoseconds.
@@ -35,6 +37,9 @@ type Config struct {
 
 // Validate says what is wrong with the numbers, if anything is.
 func (c *Config) Validate() error {
+	if err := c.Policy.validate(c.Workers); err != nil {
+		return err
+	}
 	switch {
 	case c.Workers < 1 || c.Workers > wire.MaxChildren:
 		return fmt.Errorf("workers %d is not between 1 and %d", c.Workers, wire.MaxChildren)

@@ -48,6 +48,11 @@ type Engine struct {
 	spareExponents          [][]int32   // of finished collectives
 	spareKnown              [][]bool
 
+	// A new home is to be told where this worker is (Resume): when next, and how often it was.
+	greeting  bool
+	greetings int
+	greetAt   int64
+
 	broken error
 	stats  Stats
 }
@@ -68,18 +73,18 @@ func New(cfg Config) (*Engine, error) {
 		full: wire.FullBitmap(cfg.Workers),
 		base: start, next: start, end: start,
 		chunks:     make([]chunk, size),
-		results:    newResults(cfg.Window, cfg.Elements),
+		results:    newResults(cfg.ring(), cfg.Elements),
 		suspects:   [classes]order{{none, none}, {none, none}},
 		ready:      newQueue(size),
 		resends:    newQueue(2 * size),
-		answers:    newQueue(wire.RingSize(cfg.Window)),
+		answers:    newQueue(cfg.ring()),
 		trip:       roundTrip{minRTO: cfg.MinRTO, maxRTO: cfg.MaxRTO},
 		torTrip:    roundTrip{minRTO: cfg.MinRTO, maxRTO: cfg.MaxRTO},
 		answerTrip: roundTrip{minRTO: cfg.MinRTO, maxRTO: cfg.MaxRTO},
 		window:     window{size: float64(cfg.Window), limit: float64(cfg.Window)},
 	}
 	if cfg.Tor != nil {
-		e.deferred, e.ahead = newQueue(size), make([]uint64, wire.RingSize(cfg.Window))
+		e.deferred, e.ahead = newQueue(size), make([]uint64, cfg.ring())
 	}
 	return e, nil
 }
@@ -97,6 +102,13 @@ func (e *Engine) Submit(now int64, c *Collective) error {
 		c.exponents = reuse(&e.spareExponents, c.exponents, c.chunks)
 		c.known = reuse(&e.spareKnown, c.known, c.groups+1)
 		clear(c.known)
+	}
+	c.own, c.everybody = e.own, e.full
+	if e.cfg.releases() {
+		c.contributors = make([]uint64, c.chunks)
+		if c.scaled() {
+			c.agreed = make([]uint64, c.groups+1)
+		}
 	}
 	e.end = c.end
 	if e.oldest == nil {

@@ -55,6 +55,9 @@ func (e *Engine) deadlines() (probe, resend int64) {
 	case ch.held:
 		probe = ch.lastAsked + path.timeout(e.overdue)
 	}
+	if e.cfg.releases() {
+		probe = min(probe, ch.lastAsked+e.cfg.patrol())
+	}
 	if !ch.held {
 		if !e.trip.measured {
 			path = &e.trip // where a RESEND goes

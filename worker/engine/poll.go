@@ -25,10 +25,14 @@ func (e *Engine) Poll(now int64, out Output) (wake int64) {
 	if !e.sendAnswers(now, out) {
 		return now
 	}
-	if e.oldest == nil {
-		return Never
+	greet, room := e.greet(now, out)
+	if !room {
+		return now
 	}
-	next := e.takeDeferred(now)
+	if e.oldest == nil {
+		return greet
+	}
+	next := min(greet, e.takeDeferred(now))
 	if !e.sendResends(now, out) || !e.sendTimeout(now, out) || !e.sendProbes(now, out) || !e.sendReady(now, out) || !e.sendNew(now, out) {
 		return now
 	}
@@ -51,6 +55,7 @@ func (e *Engine) sendAnswers(now int64, out Output) bool {
 			return false
 		}
 		copy(b, packet)
+		e.relabel(b)
 		entry.wanted, entry.answered, entry.lastAnswer = false, true, now
 		e.stats.SolicitAnswers++
 	}
@@ -139,16 +144,18 @@ func (e *Engine) position(place int32) uint64 {
 func (e *Engine) sendReady(now int64, out Output) bool {
 	for ; !e.ready.empty(); e.ready.pop() {
 		position := e.ready.peek()
-		if !e.sendData(now, position, e.chunk(position), out) {
+		ch := e.chunk(position)
+		if !e.settle(now, position, ch) && !e.sendData(now, position, ch, out) {
 			return false
 		}
 	}
+	e.advance()
 	return true
 }
 
 // sendNew opens chunks as far as the window goes, and sends those that wait for nothing.
 func (e *Engine) sendNew(now int64, out Output) bool {
-	for limit := e.base + e.window.chunks(); e.opening != nil && e.next < limit; e.next++ {
+	for e.opening != nil && e.next < e.base+e.window.chunks() {
 		c := e.opening
 		if c.disagreement != nil || c.inconsistent != nil {
 			// What follows will not be reported as good: the ranks are out of step.
@@ -156,11 +163,15 @@ func (e *Engine) sendNew(now int64, out Output) bool {
 		}
 		ch := e.chunk(e.next)
 		ch.open(c, int(e.next-c.first), e.cfg.slot(uint32(e.next)))
-		if !ch.waits() && !e.sendData(now, e.next, ch, out) {
+		settled := !ch.waits() && e.settle(now, e.next, ch)
+		if !settled && !ch.waits() && !e.sendData(now, e.next, ch, out) {
 			return false
 		}
-		if e.next+1 == c.end {
+		if e.next++; e.next == c.end {
 			e.opening = c.following
+		}
+		if settled {
+			e.advance()
 		}
 	}
 	return true
@@ -232,4 +243,14 @@ func (e *Engine) header(t wire.Type, seq uint32, slot uint16) wire.Header {
 		h.Priority = 0
 	}
 	return h
+}
+
+// relabel makes a kept RESULT one of the present generation.
+func (e *Engine) relabel(packet []byte) {
+	var h wire.Header
+	if _, err := h.Decode(packet); err != nil {
+		return // only what Decode took is kept
+	}
+	h.Generation, h.Cookie = e.cfg.Generation, e.cfg.Cookie
+	h.Encode(packet)
 }

@@ -23,7 +23,7 @@ func (e *Engine) Receive(now int64, payload []byte, ce bool) {
 		e.stats.MismatchedPacket++
 		return
 	}
-	e.unanswered = 0
+	e.unanswered, e.greeting = 0, false
 	// The nearest position with this seq: serial arithmetic around base.
 	position := e.base + uint64(int64(int32(h.Seq-uint32(e.base))))
 	switch h.Type {
@@ -43,7 +43,20 @@ func (e *Engine) Receive(now int64, payload []byte, ce bool) {
 		e.noteSolicitAhead(position)
 	case wire.Pending:
 		e.stats.Pendings++
-		if ch := e.outstanding(position); ch != nil {
+		ch := e.outstanding(position)
+		switch {
+		case ch == nil:
+		case h.Flags&wire.Partial != 0:
+			// The chunk must wait for its slot, which somebody not in the bitmap may still need: asked about as one that is held.
+			ch.have, ch.haveKnown, ch.held, ch.due = h.Bitmap, true, true, 0
+			e.touch(now, position, ch)
+		case h.Flags&wire.Resend != 0:
+			// The RESULT is there for whoever sends a packet that is long enough to carry it. No patience: this answers a PROBE, which came after the DATA.
+			ch.have, ch.haveKnown, ch.held = e.full, true, false
+			if ch.asked {
+				e.resend(position, ch)
+			}
+		default:
 			e.learnFromAnswer(now, ch, h.Bitmap)
 			e.onState(now, position, ch, h.Type, h.Bitmap)
 		}
@@ -68,7 +81,7 @@ func (e *Engine) onResult(now int64, position uint64, h *wire.Header, elements, 
 		if position < e.base || position < e.next && e.chunk(position).done {
 			e.stats.DuplicateResults++
 		} else {
-			e.stats.UnaskedResults++
+			e.keepEarly(position, h, packet)
 		}
 		return
 	}
@@ -81,7 +94,9 @@ func (e *Engine) onResult(now int64, position uint64, h *wire.Header, elements, 
 	e.suspects[ch.class()].remove(e.chunks, e.place(position))
 	ch.done, ch.wantResend, ch.due = true, false, 0
 	e.lastProgress, e.doublings = now, 0
-	if ch.class() == torChunk && h.Priority != 0 {
+	if h.Bitmap != e.full {
+		e.onRelease(ch)
+	} else if ch.class() == torChunk && h.Priority != 0 {
 		e.stats.TorResults++
 		e.learnFromTor(now, ch)
 	} else {
@@ -102,7 +117,9 @@ func (e *Engine) onResult(now int64, position uint64, h *wire.Header, elements, 
 // take applies a RESULT to its collective. One that is inconsistent breaks the job when advance comes to it.
 func (e *Engine) take(ch *chunk, h *wire.Header, elements []byte) {
 	c, whole := ch.collective, h.Flags&wire.Partial == 0
-	if !whole {
+	if e.cfg.releases() {
+		whole = h.Bitmap&e.own != 0
+	} else if !whole {
 		c.partial.note(int(h.Seq-uint32(c.first)), e.full&^h.Bitmap)
 		c.failed = true
 	}
@@ -110,13 +127,20 @@ func (e *Engine) take(ch *chunk, h *wire.Header, elements []byte) {
 	case descriptorChunk:
 		if err := c.readDescriptor(elements, e.cfg.Workers, whole); err != nil {
 			c.suspect(err)
-		} else if c.disagreement == nil && c.scaled() {
+			return
+		}
+		if e.cfg.releases() && !whole && c.disagreement == nil {
+			c.disagrees(elements)
+		}
+		if c.disagreement == nil && c.scaled() {
+			c.agree(0, h.Bitmap)
 			e.release(c, 0)
 		}
 	case exponentChunk:
 		if err := c.readExponents(int(ch.index), elements, e.cfg.Workers, whole); err != nil {
 			c.suspect(err)
 		} else {
+			c.agree(int(ch.index), h.Bitmap)
 			e.release(c, int(ch.index))
 		}
 	case dataChunk:
@@ -124,7 +148,14 @@ func (e *Engine) take(ch *chunk, h *wire.Header, elements []byte) {
 			c.saturated.note(int(ch.index), 0)
 			c.failed = true
 		}
+		who := e.full
+		if e.cfg.releases() {
+			who = c.credit(int(ch.index), int(ch.group), h.Bitmap)
+		} else {
+			c.returnResidual(int(ch.index), false)
+		}
 		c.take(elements, int(ch.index))
+		c.rescale(int(ch.index), who)
 	}
 }
 

@@ -3,7 +3,7 @@ package engine
 import "spillway/wire"
 
 // results keeps the last RESULTs as they came, one place for each slot of the home's ring, across collectives: a worker whose
-// RESULT was lost may need one that is up to 2W chunks old, when the home lost it as well.
+// RESULT was lost may need one that is up to 2W chunks old (under a quorum, as many more as it may lag), when the home lost it as well.
 type results struct {
 	entries []result
 	bytes   []byte
@@ -20,10 +20,9 @@ type result struct {
 	wanted     bool // it is among the answers
 }
 
-func newResults(windowSize, elements int) results {
-	ring := int(wire.RingSize(windowSize))
+func newResults(ring uint32, elements int) results {
 	stride := wire.HeaderSize + elements*wire.ElementSize
-	return results{entries: make([]result, ring), bytes: make([]byte, ring*stride), stride: stride}
+	return results{entries: make([]result, ring), bytes: make([]byte, int(ring)*stride), stride: stride}
 }
 
 func (r *results) slot(position uint64) int { return int(position & uint64(len(r.entries)-1)) }

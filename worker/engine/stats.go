@@ -19,6 +19,9 @@ type Stats struct {
 	ECNMarks       uint64 `json:"ecn_marks"`       // RESULTs with a congestion mark
 	WindowCuts     uint64 `json:"window_cuts"`     // halvings of the congestion window
 
+	PartialResults uint64 `json:"partial_results,omitempty"` // those of chunks released without everybody
+	EarlyResults   uint64 `json:"early_results,omitempty"`   // kept: released before this rank sent the chunk
+
 	DuplicateResults uint64 `json:"duplicate_results"` // ignored: of a chunk that is done
 	UnaskedResults   uint64 `json:"unasked_results"`   // ignored: of a chunk that was not sent
 	MismatchedPacket uint64 `json:"mismatched_packets"`

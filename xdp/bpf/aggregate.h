@@ -7,6 +7,7 @@
 #include "counters.h"
 #include "elements.h"
 #include "parse.h"
+#include "quorum.h"
 
 /* What the slot made of a packet: an enum counter and these. */
 #define VERDICT_EVENT 0xff
@@ -14,6 +15,9 @@
 #define VERDICT_SATURATED (1 << 9) /* this merge left the int32 range */
 #define VERDICT_PUBLISH (1 << 10)  /* the packet's elements are the RESULT now, for all */
 #define VERDICT_EMITTED (1 << 11)  /* likewise, for all or for the sender alone */
+#define VERDICT_DUE (1 << 12)      /* the deadline of its chunk is over */
+#define VERDICT_RELEASED (1 << 13) /* the sum was released without everybody */
+#define VERDICT_RESEND (1 << 14)   /* DATA would be answered with the RESULT */
 
 struct outcome {
 	__u32 verdict;
@@ -76,7 +80,7 @@ static __always_inline __u8 congestion_mark(const struct frame *f)
  * not for each branch besides. */
 static __always_inline struct outcome visit_slot(struct slot *slot, const struct job *job,
 						 const struct elements *e, __u32 elems,
-						 __u32 tenant, __u64 now)
+						 __u32 tenant, __u64 now, __u32 terms)
 {
 	struct outcome out = {};
 	const struct frame *f = e->frame;
@@ -95,7 +99,9 @@ static __always_inline struct outcome visit_slot(struct slot *slot, const struct
 	__s32 ahead = seq - slot->seq;
 
 	if (wire_of(f)->type == WIRE_DATA) {
-		if (!present || ahead > 0) {
+		if (held_back(terms, present, ahead)) {
+			verdict = COUNT_LAGGING;
+		} else if (!present || ahead > 0) {
 			verdict = COUNT_CLAIMED;
 			if (present && !slot->complete)
 				verdict |= VERDICT_ABANDONED;
@@ -120,11 +126,15 @@ static __always_inline struct outcome visit_slot(struct slot *slot, const struct
 		}
 	} else if (!present || ahead > 0) {
 		/* A RESULT nobody asked for, or a PROBE of what is not here. */
-		verdict = wire_of(f)->type == WIRE_RESULT ? COUNT_UNSOLICITED : COUNT_PENDING;
+		verdict = wire_of(f)->type == WIRE_RESULT	? COUNT_UNSOLICITED
+			  : held_back(terms, present, ahead) ? COUNT_LAGGING
+							     : COUNT_PENDING;
 	} else if (ahead < 0) {
 		verdict = COUNT_STALE;
 	} else if (wire_of(f)->type == WIRE_PROBE) {
 		verdict = slot->complete ? COUNT_PENDING : COUNT_SOLICITED;
+		if (job->quorum && (slot->complete ? slot->bitmap != job->full : due(slot, job, now, terms)))
+			verdict = COUNT_PENDING | VERDICT_RESEND;
 	} else if (slot->op != op || slot->elems != elems) {
 		verdict = COUNT_MISMATCH;
 	} else if (slot->complete) {
@@ -133,6 +143,10 @@ static __always_inline struct outcome visit_slot(struct slot *slot, const struct
 		verdict = COUNT_RESTORED;
 		store = true;
 	}
+	/* With this packet or without it: what is over can be published in it. */
+	if (wire_of(f)->type == WIRE_DATA && present && !ahead && verdict != COUNT_MISMATCH &&
+	    overdue(slot, job, now, terms))
+		verdict |= VERDICT_DUE;
 	slot->verdict = verdict;
 
 	if (store) {
@@ -177,6 +191,12 @@ static __always_inline struct outcome visit_slot(struct slot *slot, const struct
 			slot->complete = 1;
 			slot->verdict = verdict | VERDICT_PUBLISH | VERDICT_EMITTED;
 		}
+	}
+	barrier();
+	if ((slot->verdict & VERDICT_DUE) && !slot->complete && ranks_in(slot->bitmap) >= job->quorum) {
+		slot->complete = 1;
+		slot->flags |= WIRE_PARTIAL;
+		slot->verdict |= VERDICT_RELEASED | VERDICT_PUBLISH | VERDICT_EMITTED;
 	}
 	barrier();
 	if (slot->verdict & VERDICT_EMITTED)
@@ -278,10 +298,28 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 	c->member[index].last = now;
 	count(c, type == WIRE_DATA ? COUNT_DATA : type == WIRE_RESULT ? COUNT_RESULT : COUNT_PROBE);
 
-	struct outcome out = visit_slot(slot, job, &e, elems, tenant_of(id, job->generation), now);
+	__u32 tenant = tenant_of(id, job->generation), terms = 0;
+	__u32 seq = bpf_ntohl(wire_of(f)->seq);
+
+	if (job->quorum) {
+		struct job_progress *p = bpf_map_lookup_elem(&progress, &id);
+
+		if (!p)
+			return drop(c, COUNT_INTERNAL);
+		if (simulated_clock)
+			now = p->clock;
+		terms = terms_of(p, slot, member, id, tenant, seq, type, bitmap);
+	}
+
+	struct outcome out = visit_slot(slot, job, &e, elems, tenant, now, terms);
 
 	__u32 event = out.verdict & VERDICT_EVENT;
 
+	if (out.verdict & VERDICT_RELEASED) {
+		count(c, COUNT_RELEASED);
+		if (event == COUNT_PENDING || event == COUNT_OVERLAP)
+			event = COUNT_END; /* it was no more than an occasion */
+	}
 	if (event < COUNT_END)
 		count(c, event);
 	if (congestion_mark(f))
@@ -299,8 +337,13 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 	if (out.verdict & VERDICT_EMITTED) {
 		bool to_all = (out.verdict & VERDICT_PUBLISH) || adopted;
 
-		if (out.verdict & VERDICT_PUBLISH)
+		if (out.verdict & VERDICT_PUBLISH) {
 			count(c, COUNT_PUBLISHED);
+			if (job->quorum && out.have == job->full)
+				note_full(id, seq, job->window, event != COUNT_RESTORED);
+		} else if (job->quorum && (bitmap & ~out.have)) {
+			count(c, COUNT_LATE);
+		}
 		if (to_all)
 			address_all(f, job);
 		else
@@ -313,11 +356,17 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 	bool solicit = event == COUNT_SOLICITED || (resend && (changed || event == COUNT_OVERLAP)) ||
 		       (adopted && event == COUNT_PENDING);
 
-	if (!solicit && event != COUNT_PENDING)
+	if (!solicit && event != COUNT_PENDING && event != COUNT_LAGGING)
 		return XDP_DROP;
+	if (event == COUNT_LAGGING)
+		out.have = beyond_of(id);
 	f = make_short(ctx, elems * 4, solicit ? WIRE_SOLICIT : WIRE_PENDING, out.have);
 	if (!f)
 		return drop(c, COUNT_INTERNAL);
+	if (event == COUNT_LAGGING)
+		wire_of(f)->flags = WIRE_PARTIAL;
+	else if (out.verdict & VERDICT_RESEND)
+		wire_of(f)->flags = WIRE_RESEND;
 	if (solicit) {
 		if (event != COUNT_SOLICITED)
 			count(c, COUNT_SOLICITED);

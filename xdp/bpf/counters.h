@@ -23,6 +23,9 @@ enum counter {
 	COUNT_SATURATED, /* a merge left the int32 range */
 	COUNT_ABANDONED, /* a newer chunk took a slot that was not complete */
 	COUNT_ECN,       /* a DATA packet arrived with a congestion mark */
+	COUNT_RELEASED,  /* a RESULT without everybody was published, for the deadline was over */
+	COUNT_LATE,      /* DATA came for a chunk that had been released without it */
+	COUNT_LAGGING,   /* a chunk had to wait for its slot, because a worker may need what it holds */
 	/* Why a packet was dropped; nothing else changed. */
 	COUNT_BAD_LENGTH,
 	COUNT_BAD_VERSION,

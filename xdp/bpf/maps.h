@@ -14,6 +14,7 @@
 volatile const __u32 max_jobs = 1;
 volatile const __u16 first_port = 9700;
 volatile const __u16 port_count = 1;
+volatile const __u8 simulated_clock = 0; /* quorum jobs go by progress.clock, not by jiffies: for the simulated network */
 
 /* Payload size classes, in elements: a job of small E does not pay for 832. */
 #define CLASS_32 0
@@ -35,12 +36,12 @@ struct job {
 	__u8 class;
 	__u8 generation;
 	__u8 replicas;
-	__u8 unused;
+	__u8 quorum;      /* K: a sum of so many may be released; 0: it waits for all (quorum.h) */
 	__u16 home_ports; /* P: from home_port on */
 	__u32 window;     /* for Go: W, which the ring does not tell exactly */
 	__u32 bound; /* 2^k: what a child that leaves room for all stays below (elements.h) */
 	__u32 zero;   /* always 0, which the verifier does not know (elements.h) */
-	__u32 unused_too;
+	__u32 after;  /* D, in jiffies: a chunk older than this need not wait for all */
 	__u32 active; /* last, so that a reader that sees it sees the rest */
 };
 
@@ -61,7 +62,7 @@ struct member_key {
 struct member {
 	__u64 bits;  /* what packets from this address may carry */
 	__u32 index; /* its place among the job's members: of its activity, in counters.h */
-	__u32 unused;
+	__u32 rank;  /* the lowest of bits */
 };
 
 struct {
