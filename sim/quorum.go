@@ -122,7 +122,7 @@ func (r *run) released(n int, c Collective) func(workers []*Worker, i, elements 
 		for _, before := range j.Collectives[:i] {
 			seq += uint32(len(before.parts(before.length(), elements)))
 		}
-		x := expectation{Collective: &c, full: wire.FullBitmap(j.Workers), elements: elements}
+		x := expectation{Collective: &c, full: wire.FullBitmap(j.Workers), quorum: j.Policy.Quorum, elements: elements}
 		if err := x.build(r.home.published[job.ID], seq); err != nil {
 			return fmt.Errorf("collective %d: %w", i, err)
 		}
@@ -146,6 +146,7 @@ func (c *Collective) length() int {
 type expectation struct {
 	*Collective
 	full     uint64
+	quorum   int
 	elements int
 	who      []uint64 // by data chunk
 	f32      []float32
@@ -164,6 +165,9 @@ func (x *expectation) build(results map[uint32]published, seq uint32) error {
 		result, ok := results[seq+uint32(at)]
 		if !ok {
 			return fmt.Errorf("chunk %d was never published", seq+uint32(at))
+		}
+		if bits.OnesCount64(result.bitmap) < x.quorum {
+			return fmt.Errorf("chunk %d was published with %#x, which is less than %d", seq+uint32(at), result.bitmap, x.quorum)
 		}
 		if p.chunk < 0 {
 			agreed[p.group] = result.bitmap
