@@ -12,6 +12,7 @@ func BenchmarkFormats(b *testing.B) {
 		f32[i], f64[i], f16[i], bf16[i] = float32(v), v, ToFloat16(v), ToBFloat16(v)
 	}
 	packet := make([]byte, 4*elements)
+	Quantise(packet, f32, 8, 29)
 	for _, c := range []struct {
 		name string
 		run  func()
