@@ -32,6 +32,9 @@ func DrawQuorum(seed uint64) *Scenario {
 			j.Policy.MaxLag = r.IntN(60)
 		}
 		for i := range j.Collectives {
+			for j.Collectives[i].Floats != nil { // sums that lack ranks are expected of float32 and int32
+				j.Collectives[i] = j.drawCollective(r)
+			}
 			j.Collectives[i].Rescale = j.Collectives[i].F32 != nil && r.IntN(2) == 0
 		}
 		if r.IntN(3) == 0 {
