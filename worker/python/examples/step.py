@@ -55,7 +55,7 @@ def main(options):
     rows = torch.randn(options.rows, width)
     for number in range(options.steps + 1):  # the first is to warm up
         times = {}
-        for name, action in (("communication", average), ("step", step)):
+        for name, action in (("communication", average), ("whole", step)):
             dist.barrier()
             began = time.perf_counter()
             if rank == dist.get_world_size() - 1:

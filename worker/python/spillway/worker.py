@@ -244,4 +244,3 @@ def _seconds(name: str, value: Optional[float]) -> float:
     if not value > 0:
         raise InvalidError(f"{name} is {value}; want seconds above 0, or None for the default")
     return float(value)
-

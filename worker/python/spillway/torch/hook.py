@@ -1,7 +1,6 @@
 """The communication hook for DistributedDataParallel."""
 
-from __future__ import annotations
-
+# Annotations are evaluated here: torch looks whether those of a hook are the types that it wants.
 from typing import Any, List, Optional
 
 import torch
@@ -12,7 +11,7 @@ from ..request import Request
 from ..worker import Worker
 
 
-def ddp_hook(worker: Worker, bucket: dist.GradBucket) -> "torch.futures.Future[torch.Tensor]":
+def ddp_hook(worker: Worker, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Averages a bucket of gradients over all ranks, in place: model.register_comm_hook(worker, spillway.torch.ddp_hook).
 
     Every bucket is issued as soon as its gradients are there, so that several are in flight while the backward pass goes on. What goes
@@ -23,7 +22,7 @@ def ddp_hook(worker: Worker, bucket: dist.GradBucket) -> "torch.futures.Future[t
         raise InvalidError(f"the state of spillway.torch.ddp_hook is {worker!r}; register it with the worker: model.register_comm_hook(worker, spillway.torch.ddp_hook)")
     if dist.is_initialized() and dist.get_world_size() != worker.size:
         raise InvalidError(f"torch.distributed has {dist.get_world_size()} ranks and the job {worker.size}; both must be the same")
-    result: "torch.futures.Future[Any]" = torch.futures.Future()
+    result: torch.futures.Future[Any] = torch.futures.Future()
     checked = result.then(_value)
 
     def complete(error: Optional[SpillwayError]) -> None:
@@ -34,7 +33,7 @@ def ddp_hook(worker: Worker, bucket: dist.GradBucket) -> "torch.futures.Future[t
     return checked
 
 
-def _value(result: "torch.futures.Future[Any]") -> torch.Tensor:
+def _value(result: torch.futures.Future[Any]) -> torch.Tensor:
     """The bucket. A future of torch 1.13 knows errors of its callbacks only: one that is set would be taken for a value."""
     value = result.value()
     if isinstance(value, SpillwayError):
