@@ -54,7 +54,7 @@ are for UDP, and gloo's TCP is left alone.
 With --step the averages and the steps of a large model on random data are timed (examples/step.py), through Spillway and
 through gloo: the median over the steps of the slowest rank's time.
 
-It needs torch and NumPy for Python (on Debian 12: python3-torch, python3-numpy), the library (make capi) and root.`,
+It needs torch and NumPy for Python (on Debian 12: python3-torch, python3-numpy), the library (make lib) and root.`,
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "workers", Aliases: []string{"n"}, Value: 4, Usage: "ranks, 2 to 64", Destination: &o.workers},
 			&cli.GenericFlag{Name: "rate", Aliases: []string{"r"}, Value: &o.rate, Usage: "`RATE` of each worker's link, each way, like 500mbit, 1gbit, or unshaped"},

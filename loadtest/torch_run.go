@@ -36,7 +36,7 @@ func (p *torchPlace) check(ctx context.Context) error {
 	probe := exec.CommandContext(ctx, p.python, "-c", "import torch, numpy, torch.distributed.run, spillway; spillway.library_version()")
 	probe.Env = append(os.Environ(), p.environment()...)
 	if out, err := probe.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s cannot run the example: %w\n%s\n(on Debian 12: apt-get install python3-torch python3-numpy; the library: make capi, then --library)", p.python, err, out)
+		return fmt.Errorf("%s cannot run the example: %w\n%s\n(on Debian 12: apt-get install python3-torch python3-numpy; the library: make lib, then --library)", p.python, err, out)
 	}
 	return nil
 }

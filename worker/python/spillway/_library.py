@@ -91,7 +91,7 @@ def _load() -> ctypes.CDLL:
         except OSError as error:
             tried.append(str(error))
     raise LibraryNotFoundError(
-        f"{NAME} cannot be loaded ({'; '.join(tried)}): install the Debian package libspillway1, or set {VARIABLE} to the path of the library ('make capi' builds one)"
+        f"{NAME} cannot be loaded ({'; '.join(tried)}): install the Debian package libspillway1, or set {VARIABLE} to the path of the library ('make lib' builds one)"
     )
 
 

@@ -10,9 +10,11 @@ import torch.distributed as dist
 from ..errors import InvalidError
 from ..worker import Worker, join
 
-VARIABLES = """SPILLWAY_ADDR (of the appliance, host:port) and SPILLWAY_JOB (the job's name) must be there, and with TLS SPILLWAY_CA, SPILLWAY_CERT and
-SPILLWAY_KEY (PEM files); SPILLWAY_ADDRESS (to send from) and SPILLWAY_TIMEOUT (seconds to wait for the other ranks) may. RANK and
-WORLD_SIZE are torchrun's, as are MASTER_ADDR and MASTER_PORT, which torch.distributed needs."""
+VARIABLES = (
+    "SPILLWAY_ADDR (of the appliance, host:port) and SPILLWAY_JOB (the job's name) must be there, and with TLS SPILLWAY_CA, SPILLWAY_CERT and SPILLWAY_KEY (PEM "
+    "files); SPILLWAY_ADDRESS (to send from) and SPILLWAY_TIMEOUT (seconds to wait for the other ranks) may. RANK and WORLD_SIZE are torchrun's, as are "
+    "MASTER_ADDR and MASTER_PORT, which torch.distributed needs"
+)
 
 
 def join_from_env(timeout: Optional[float] = None) -> Worker:
@@ -64,14 +66,14 @@ def init_from_env(timeout: Optional[float] = None) -> Worker:
 def _text(name: str) -> str:
     value = os.environ.get(name)
     if not value:
-        raise InvalidError(f"{name} is not set in the environment. {VARIABLES}")
+        raise InvalidError(f"{name} is not set in the environment; {VARIABLES}")
     return value
 
 
 def _number(name: str) -> int:
     text = _text(name)
     if not text.isdecimal():
-        raise InvalidError(f"{name} is {text!r} in the environment; want a whole number. {VARIABLES}")
+        raise InvalidError(f"{name} is {text!r} in the environment; want a whole number; {VARIABLES}")
     return int(text)
 
 
@@ -79,4 +81,4 @@ def _seconds(name: str) -> float:
     try:
         return float(os.environ[name])
     except ValueError:
-        raise InvalidError(f"{name} is {os.environ[name]!r} in the environment; want seconds. {VARIABLES}") from None
+        raise InvalidError(f"{name} is {os.environ[name]!r} in the environment; want seconds; {VARIABLES}") from None
