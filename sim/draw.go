@@ -196,6 +196,13 @@ func (j *Job) drawCollective(r *rand.Rand) Collective {
 			}
 			c.F32 = append(c.F32, x)
 		}
+		if r.IntN(2) == 0 {
+			if r.IntN(4) == 0 {
+				c.Op = wire.Op(1 + r.IntN(2))
+			}
+			c.Floats, c.F32 = drawFloats(r, c.Op, c.F32), nil
+			return c
+		}
 		if r.IntN(12) == 0 {
 			c.NonFinite = true
 			c.F32[r.IntN(j.Workers)][r.IntN(n)] = []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))}[r.IntN(3)]

@@ -37,9 +37,10 @@ type Share struct {
 
 // Collective is one collective of a Job, with every rank's input.
 type Collective struct {
-	Op  wire.Op
-	F32 [][]float32 // by rank; or
-	I32 [][]int32
+	Op     wire.Op
+	F32    [][]float32 // by rank; or
+	I32    [][]int32   // or
+	Floats *Floats
 	// What every rank must get instead of a sum, if anything.
 	NonFinite, Saturates bool
 }
@@ -70,6 +71,9 @@ func (j *Job) identity(seed uint64, n int, id uint16) xdp.Job {
 
 // of is the collective as one rank issues it, on a copy of its input.
 func (c *Collective) of(rank int) *engine.Collective {
+	if c.Floats != nil {
+		return c.Floats.of(rank, c.Op)
+	}
 	if c.F32 != nil {
 		return &engine.Collective{F32: slices.Clone(c.F32[rank]), Op: c.Op}
 	}
@@ -80,9 +84,12 @@ func (c *Collective) of(rank int) *engine.Collective {
 func (c *Collective) check(workers []*Worker, i, elements int) error {
 	var wantF32 []float32
 	var wantI32 []int32
+	var wantFloats []float64
 	var err error
 	switch {
 	case c.NonFinite || c.Saturates:
+	case c.Floats != nil:
+		wantFloats, err = c.Floats.want(c.Op, elements)
 	case c.F32 != nil:
 		wantF32, err = reference.SumFloat32(c.F32, elements)
 	default:
@@ -110,6 +117,11 @@ func (c *Collective) check(workers []*Worker, i, elements int) error {
 			}
 		case got.Err() != nil:
 			return fmt.Errorf("collective %d, rank %d: %w", i, rank, got.Err())
+		}
+		if wantFloats != nil {
+			if err := c.Floats.check(got, wantFloats); err != nil {
+				return fmt.Errorf("collective %d, rank %d, %s: %w", i, rank, c.Op, err)
+			}
 		}
 		for j, want := range wantF32 {
 			if math.Float32bits(got.F32[j]) != math.Float32bits(want) {

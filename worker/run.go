@@ -124,6 +124,9 @@ func (w *Worker) annotate(err error) {
 
 func (h *Handle) finish(err error) {
 	h.err = err
+	if err == nil && h.then != nil {
+		h.then()
+	}
 	close(h.done)
 }
 

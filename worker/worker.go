@@ -84,7 +84,7 @@ func open(params Params, o options, s *session) (w *Worker, err error) {
 // Params are the parameters that the worker joined with, defaults and the own address filled in.
 func (w *Worker) Params() Params { return w.params }
 
-// AllReduce replaces data, at every rank, by the element-wise sum over all ranks, in block fixed point: with n ranks and e the
+// AllReduce is the SUM of Reduce for float32: it replaces data, at every rank, by the element-wise sum over all ranks, in block fixed point: with n ranks and e the
 // exponent of the largest magnitude among a chunk's elements at any rank, the error of an element is at most n * 2^(e-k-1) with
 // k = 31 - ceil(log2 n), plus one rounding to float32. The result has the same bits at every rank.
 //
@@ -124,11 +124,14 @@ func (w *Worker) AllReduceInt32Async(data []int32, op wire.Op) (*Handle, error) 
 	return w.issue(&engine.Collective{I32: data, Op: op})
 }
 
-func (w *Worker) issue(c *engine.Collective) (*Handle, error) {
+func (w *Worker) issue(c *engine.Collective) (*Handle, error) { return w.issueThen(c, nil) }
+
+// issueThen issues a collective whose result is handed on by then before the handle is done, if there is a result.
+func (w *Worker) issueThen(c *engine.Collective, then func()) (*Handle, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("allreduce: %w", err)
 	}
-	h := &Handle{worker: w, collective: c, done: make(chan struct{})}
+	h := &Handle{worker: w, collective: c, then: then, done: make(chan struct{})}
 	if err := w.post(request{submit: h}); err != nil {
 		return nil, err
 	}
@@ -155,6 +158,7 @@ func (w *Worker) post(r request) error {
 type Handle struct {
 	worker     *Worker
 	collective *engine.Collective
+	then       func() // nil: nothing
 	done       chan struct{}
 	err        error // final when done is closed
 }

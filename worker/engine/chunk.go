@@ -36,7 +36,7 @@ func (ch *chunk) open(c *Collective, offset int, slot uint16) {
 
 // waits reports whether the chunk cannot be sent yet, because its exponent is not known.
 func (ch *chunk) waits() bool {
-	return ch.kind == dataChunk && ch.collective.F32 != nil && !ch.collective.known[ch.group]
+	return ch.kind == dataChunk && ch.collective.scaled() && !ch.collective.known[ch.group]
 }
 
 // none is the end of a list of chunks.

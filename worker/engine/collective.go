@@ -10,13 +10,20 @@ import (
 	"spillway/worker/fixedpoint"
 )
 
-// Collective is one all-reduce: exactly one of F32 (with Op SUM) and I32 is set. The result replaces the input in place, chunk by
+// Collective is one all-reduce: exactly one of the buffers is set. The result replaces the input in place, chunk by
 // chunk; after an error the content is undefined. The caller leaves the buffer alone from Submit until Completed has returned it.
 type Collective struct {
-	F32 []float32
-	I32 []int32
-	Op  wire.Op
+	F32  []float32
+	I32  []int32
+	F64  []float64 // SUM only
+	F16  []fixedpoint.Float16
+	BF16 []fixedpoint.BFloat16
+	Op   wire.Op
+	// Average makes of a SUM of floats the sum divided by the number of ranks.
+	Average bool
 
+	buffer    buffer // the one that is set
+	workers   int
 	err       error
 	following *Collective // in the order of issue
 
@@ -24,7 +31,7 @@ type Collective struct {
 	first, end       uint64 // its positions, [first, end)
 	chunks, groups   int    // C data chunks; exponent chunks after the descriptor
 
-	// Of float32: for each data chunk this rank's exponent, once its group is scanned, and then the reduced one, once it is known.
+	// In block fixed point: for each data chunk this rank's exponent, once its group is scanned, and then the reduced one, once it is known.
 	exponents []int32
 	known     []bool // for each group: exponents are the reduced ones
 
@@ -83,42 +90,54 @@ const (
 
 // Validate says what is wrong with the buffer or the operation, if anything is.
 func (c *Collective) Validate() error {
+	b, err := c.find()
 	switch {
-	case c.F32 != nil && c.I32 != nil:
-		return errors.New("a collective has a float32 and an int32 buffer")
-	case len(c.F32) == 0 && len(c.I32) == 0:
+	case err != nil:
+		return err
+	case b == nil || b.len() == 0:
 		return errors.New("the buffer is empty")
-	case max(len(c.F32), len(c.I32)) > math.MaxInt32:
-		return fmt.Errorf("a buffer of %d elements is longer than %d", max(len(c.F32), len(c.I32)), math.MaxInt32)
+	case b.len() > math.MaxInt32:
+		return fmt.Errorf("a buffer of %d elements is longer than %d", b.len(), math.MaxInt32)
 	case c.Op > wire.Min:
 		return fmt.Errorf("%w: %d", wire.ErrOp, uint8(c.Op))
-	case c.F32 != nil && c.Op != wire.Sum:
-		return fmt.Errorf("%s is not defined for float32", c.Op)
+	case c.Average && c.Op != wire.Sum:
+		return fmt.Errorf("an average of a %s is not defined", c.Op)
+	case c.Average && b.dtype() == dtypeInt32:
+		return errors.New("AVG is not defined for int32, which cannot hold a mean: use SUM and divide, or floats")
+	case c.Op != wire.Sum && b.dtype() == dtypeFloat64:
+		return fmt.Errorf("%s is not defined for float64, which does not fit the network's 32 bits: use float32", c.Op)
 	}
 	return nil
 }
 
 // prepare checks the collective and lays out its seqs from position first.
-func (c *Collective) prepare(first uint64, elements int) error {
+func (c *Collective) prepare(first uint64, elements, workers int) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	*c = Collective{F32: c.F32, I32: c.I32, Op: c.Op, elements: elements, first: first, exponents: c.exponents[:0], known: c.known[:0]}
-	c.length = len(c.F32) + len(c.I32)
+	*c = Collective{
+		F32: c.F32, I32: c.I32, F64: c.F64, F16: c.F16, BF16: c.BF16, Op: c.Op, Average: c.Average,
+		workers: workers, elements: elements, first: first, exponents: c.exponents[:0], known: c.known[:0],
+	}
+	c.buffer, _ = c.find() // Validate has seen that there is one
+	c.length = c.buffer.len()
 	c.chunks = (c.length + elements - 1) / elements
-	if c.F32 != nil && c.chunks > descriptorGroup {
+	if c.scaled() && c.chunks > descriptorGroup {
 		c.groups = (c.chunks - descriptorGroup + elements - 1) / elements
 	}
 	c.end = first + uint64(1+c.groups+c.chunks)
 	return nil
 }
 
+// scaled reports whether the data chunks are in block fixed point and have exponents.
+func (c *Collective) scaled() bool { return c.Op == wire.Sum && c.buffer.dtype() != dtypeInt32 }
+
 // kind is the collective's own, as the descriptor says it.
 func (c *Collective) kind() Kind {
-	if c.F32 != nil {
-		return dtypeFloat32<<4 | Kind(c.Op)
+	if c.Average {
+		return c.buffer.dtype()<<4 | kindAverage
 	}
-	return dtypeInt32<<4 | Kind(c.Op)
+	return c.buffer.dtype()<<4 | Kind(c.Op)
 }
 
 // at says what the chunk at an offset from first is: for an exponent chunk index is its group; for a data chunk index is its
@@ -195,7 +214,7 @@ func (c *Collective) scan(group, rank int) {
 	from, to := c.members(group)
 	for chunk := from; chunk < to; chunk++ {
 		lo, hi := c.extent(chunk)
-		e := fixedpoint.Exponent(c.F32[lo:hi])
+		e := c.buffer.exponent(lo, hi)
 		if e == fixedpoint.NonFinite {
 			e += int32(rank)
 		}
@@ -204,7 +223,7 @@ func (c *Collective) scan(group, rank int) {
 }
 
 // contribute writes this rank's elements of a chunk, and zeros behind them.
-func (c *Collective) contribute(b []byte, ch *chunk, k int) {
+func (c *Collective) contribute(b []byte, ch *chunk) {
 	elems, _ := c.size(ch.kind, int(ch.index))
 	clear(b[elems*wire.ElementSize:])
 	b = b[:elems*wire.ElementSize]
@@ -215,7 +234,7 @@ func (c *Collective) contribute(b []byte, ch *chunk, k int) {
 		putLane(b, laneLength+1, -int32(c.length))
 		putLane(b, laneKind, int32(c.kind()))
 		putLane(b, laneKind+1, -int32(c.kind()))
-		if c.F32 != nil {
+		if c.scaled() {
 			_, to := c.members(0)
 			fixedpoint.EncodeInt32(b[laneExponents*wire.ElementSize:], c.exponents[:to])
 		}
@@ -228,10 +247,10 @@ func (c *Collective) contribute(b []byte, ch *chunk, k int) {
 		case c.failed:
 			// Its result is not used; it is exchanged so that the job goes on in step.
 			clear(b)
-		case c.F32 != nil:
-			fixedpoint.Quantise(b, c.F32[from:to], c.exponents[ch.index], k)
+		case c.scaled():
+			c.buffer.quantise(b, from, to, c.exponents[ch.index], c.workers)
 		default:
-			fixedpoint.EncodeInt32(b, c.I32[from:to])
+			c.buffer.encode(b, from, to, c.Op)
 		}
 	}
 }
@@ -249,7 +268,7 @@ func (c *Collective) readDescriptor(b []byte, workers int, whole bool) error {
 		c.disagreement = &DisagreementError{MinElements: int(shortest), MaxElements: int(longest), MinKind: smallest, MaxKind: largest}
 		return nil
 	}
-	if c.F32 == nil {
+	if !c.scaled() {
 		return nil
 	}
 	return c.readExponents(0, b[laneExponents*wire.ElementSize:], workers, whole)
@@ -263,7 +282,7 @@ func (c *Collective) readExponents(group int, b []byte, workers int, whole bool)
 		if rank := int(e - fixedpoint.NonFinite); rank >= 0 && rank < workers {
 			c.nonFinite.note(chunk, uint64(rank))
 			c.failed = true
-		} else if !fixedpoint.Valid(e) {
+		} else if !c.buffer.valid(e) {
 			return fmt.Errorf("%w: %d is not an exponent", ErrInconsistent, e)
 		}
 		if whole && e < own {
@@ -276,16 +295,19 @@ func (c *Collective) readExponents(group int, b []byte, workers int, whole bool)
 }
 
 // take puts the sum of a data chunk into the buffer, without its padding.
-func (c *Collective) take(b []byte, index, k int) {
+func (c *Collective) take(b []byte, index int) {
 	if c.failed {
 		return
 	}
 	from, to := c.extent(index)
 	b = b[:(to-from)*wire.ElementSize]
-	if c.F32 != nil {
-		fixedpoint.Dequantise(c.F32[from:to], b, c.exponents[index], k)
-	} else {
-		fixedpoint.DecodeInt32(c.I32[from:to], b)
+	switch {
+	case !c.scaled():
+		c.buffer.decode(b, from, to)
+	case c.Average:
+		c.buffer.dequantise(b, from, to, c.exponents[index], c.workers, c.workers)
+	default:
+		c.buffer.dequantise(b, from, to, c.exponents[index], c.workers, 1)
 	}
 }
 

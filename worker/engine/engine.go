@@ -6,7 +6,6 @@ import (
 	"math/bits"
 
 	"spillway/wire"
-	"spillway/worker/fixedpoint"
 )
 
 // Engine is one worker of one job.
@@ -14,7 +13,6 @@ type Engine struct {
 	cfg  Config
 	own  uint64 // this rank's bit
 	full uint64 // everybody's
-	k    int    // magnitude bits of a contribution
 
 	// Positions are seqs that do not wrap: the low 32 bits of a position are its seq. They start at 2^32 + FirstSeq.
 	base   uint64  // the oldest without a RESULT
@@ -68,7 +66,6 @@ func New(cfg Config) (*Engine, error) {
 		cfg:  cfg,
 		own:  1 << cfg.Rank,
 		full: wire.FullBitmap(cfg.Workers),
-		k:    fixedpoint.Bits(cfg.Workers),
 		base: start, next: start, end: start,
 		chunks:     make([]chunk, size),
 		results:    newResults(cfg.Window, cfg.Elements),
@@ -93,10 +90,10 @@ func (e *Engine) Submit(now int64, c *Collective) error {
 	if e.broken != nil {
 		return e.broken
 	}
-	if err := c.prepare(e.end, e.cfg.Elements); err != nil {
+	if err := c.prepare(e.end, e.cfg.Elements, e.cfg.Workers); err != nil {
 		return err
 	}
-	if c.F32 != nil {
+	if c.scaled() {
 		c.exponents = reuse(&e.spareExponents, c.exponents, c.chunks)
 		c.known = reuse(&e.spareKnown, c.known, c.groups+1)
 		clear(c.known)

@@ -334,7 +334,9 @@ func TestBadArguments(t *testing.T) {
 		"empty":       {F32: []float32{}},
 		"two buffers": {F32: []float32{1}, I32: []int32{1}},
 		"op":          {I32: []int32{1}, Op: 3},
-		"float max":   {F32: []float32{1}, Op: wire.Max},
+		"double max":  {F64: []float64{1}, Op: wire.Max},
+		"int mean":    {I32: []int32{1}, Average: true},
+		"mean of max": {F32: []float32{1}, Op: wire.Max, Average: true},
 	} {
 		if err := x.engine.Submit(0, c); err == nil || !x.engine.Idle() {
 			t.Errorf("%s: %v", name, err)

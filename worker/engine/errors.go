@@ -126,14 +126,25 @@ type Kind int32
 
 // The element types of a Kind.
 const (
-	dtypeFloat32 = 1
-	dtypeInt32   = 2
+	dtypeFloat32  = 1
+	dtypeInt32    = 2
+	dtypeFloat64  = 3
+	dtypeFloat16  = 4
+	dtypeBFloat16 = 5
 )
 
+// kindAverage is the operation of a Kind that is no operation of the network's.
+const kindAverage = 3
+
 func (k Kind) String() string {
-	name := map[Kind]string{dtypeFloat32: "float32", dtypeInt32: "int32"}[k>>4]
+	name := map[Kind]string{
+		dtypeFloat32: "float32", dtypeInt32: "int32", dtypeFloat64: "float64", dtypeFloat16: "float16", dtypeBFloat16: "bfloat16",
+	}[k>>4]
 	if name == "" {
 		name = fmt.Sprintf("dtype %d", k>>4)
+	}
+	if k&15 == kindAverage {
+		return name + " AVG"
 	}
 	return name + " " + wire.Op(k&15).String()
 }

@@ -184,12 +184,12 @@ func (e *Engine) sendData(now int64, position uint64, ch *chunk, out Output) boo
 			// The others' contributions are at the home; resting alone in the ToR, this one would be missed there.
 			h.Flags = wire.Resend
 		}
-		if c.F32 != nil && ch.kind != dataChunk {
+		if c.scaled() && ch.kind != dataChunk {
 			c.scan(int(ch.index), e.cfg.Rank)
 		}
 	}
 	h.Encode(b)
-	c.contribute(b[wire.HeaderSize:], ch, e.k)
+	c.contribute(b[wire.HeaderSize:], ch)
 	e.touch(now, position, ch)
 	ch.lastSent, ch.wantResend, ch.held, ch.asked, ch.due = now, false, false, false, 0
 	ch.sends++

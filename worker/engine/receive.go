@@ -110,7 +110,7 @@ func (e *Engine) take(ch *chunk, h *wire.Header, elements []byte) {
 	case descriptorChunk:
 		if err := c.readDescriptor(elements, e.cfg.Workers, whole); err != nil {
 			c.suspect(err)
-		} else if c.disagreement == nil && c.F32 != nil {
+		} else if c.disagreement == nil && c.scaled() {
 			e.release(c, 0)
 		}
 	case exponentChunk:
@@ -124,7 +124,7 @@ func (e *Engine) take(ch *chunk, h *wire.Header, elements []byte) {
 			c.saturated.note(int(ch.index), 0)
 			c.failed = true
 		}
-		c.take(elements, int(ch.index), e.k)
+		c.take(elements, int(ch.index))
 	}
 }
 

@@ -1,0 +1,132 @@
+package engine
+
+import (
+	"errors"
+
+	"spillway/wire"
+	"spillway/worker/fixedpoint"
+)
+
+// buffer is the caller's tensor by what a collective does with a range of its elements, [from, to). Each type is a slice's; a collective has a pointer
+// to its own, which costs no allocation.
+type buffer interface {
+	dtype() Kind
+	len() int
+
+	// Of collectives in block fixed point. An average has ranks as its divisor, a sum 1.
+	exponent(from, to int) int32
+	valid(exponent int32) bool
+	quantise(packet []byte, from, to int, exponent int32, ranks int)
+	dequantise(packet []byte, from, to int, exponent int32, ranks, divisor int)
+
+	// Of the others.
+	encode(packet []byte, from, to int, op wire.Op)
+	decode(packet []byte, from, to int)
+}
+
+// find is the buffer that is set, nil if none is.
+func (c *Collective) find() (b buffer, err error) {
+	set := 0
+	if c.F32 != nil {
+		b, set = (*float32s)(&c.F32), set+1
+	}
+	if c.I32 != nil {
+		b, set = (*int32s)(&c.I32), set+1
+	}
+	if c.F64 != nil {
+		b, set = (*float64s)(&c.F64), set+1
+	}
+	if c.F16 != nil {
+		b, set = (*float16s)(&c.F16), set+1
+	}
+	if c.BF16 != nil {
+		b, set = (*bfloat16s)(&c.BF16), set+1
+	}
+	if set > 1 {
+		return nil, errors.New("a collective has more than one buffer")
+	}
+	return b, nil
+}
+
+// extreme is the operation as the conversions know it.
+func extreme(op wire.Op) fixedpoint.Extreme { return op == wire.Max }
+
+type float32s []float32
+
+func (s *float32s) dtype() Kind             { return dtypeFloat32 }
+func (s *float32s) len() int                { return len(*s) }
+func (s *float32s) valid(e int32) bool      { return fixedpoint.Valid(e) }
+func (s *float32s) exponent(i, j int) int32 { return fixedpoint.Exponent((*s)[i:j]) }
+func (s *float32s) quantise(b []byte, i, j int, e int32, ranks int) {
+	fixedpoint.Quantise(b, (*s)[i:j], e, fixedpoint.Bits(ranks))
+}
+func (s *float32s) dequantise(b []byte, i, j int, e int32, ranks, n int) {
+	fixedpoint.Average((*s)[i:j], b, e, fixedpoint.Bits(ranks), n)
+}
+func (s *float32s) encode(b []byte, i, j int, op wire.Op) {
+	fixedpoint.EncodeOrdered(b, (*s)[i:j], extreme(op))
+}
+func (s *float32s) decode(b []byte, i, j int) { fixedpoint.DecodeOrdered((*s)[i:j], b) }
+
+type float64s []float64
+
+func (s *float64s) dtype() Kind             { return dtypeFloat64 }
+func (s *float64s) len() int                { return len(*s) }
+func (s *float64s) valid(e int32) bool      { return fixedpoint.ValidFloat64(e) }
+func (s *float64s) exponent(i, j int) int32 { return fixedpoint.ExponentFloat64((*s)[i:j]) }
+func (s *float64s) quantise(b []byte, i, j int, e int32, ranks int) {
+	fixedpoint.QuantiseFloat64(b, (*s)[i:j], e, fixedpoint.BitsFloat64(ranks))
+}
+func (s *float64s) dequantise(b []byte, i, j int, e int32, ranks, n int) {
+	fixedpoint.DequantiseFloat64((*s)[i:j], b, e, fixedpoint.BitsFloat64(ranks), n)
+}
+
+// A float64 has no order in 32 bits; Validate refuses what would come here.
+func (s *float64s) encode([]byte, int, int, wire.Op) { panic("float64 is only summed") }
+func (s *float64s) decode([]byte, int, int)          { panic("float64 is only summed") }
+
+type float16s []fixedpoint.Float16
+
+func (s *float16s) dtype() Kind             { return dtypeFloat16 }
+func (s *float16s) len() int                { return len(*s) }
+func (s *float16s) valid(e int32) bool      { return fixedpoint.Valid(e) }
+func (s *float16s) exponent(i, j int) int32 { return fixedpoint.ExponentFloat16((*s)[i:j]) }
+func (s *float16s) quantise(b []byte, i, j int, e int32, ranks int) {
+	fixedpoint.QuantiseFloat16(b, (*s)[i:j], e, fixedpoint.Bits(ranks))
+}
+func (s *float16s) dequantise(b []byte, i, j int, e int32, ranks, n int) {
+	fixedpoint.DequantiseFloat16((*s)[i:j], b, e, fixedpoint.Bits(ranks), n)
+}
+func (s *float16s) encode(b []byte, i, j int, op wire.Op) {
+	fixedpoint.EncodeOrderedFloat16(b, (*s)[i:j], extreme(op))
+}
+func (s *float16s) decode(b []byte, i, j int) { fixedpoint.DecodeOrderedFloat16((*s)[i:j], b) }
+
+type bfloat16s []fixedpoint.BFloat16
+
+func (s *bfloat16s) dtype() Kind             { return dtypeBFloat16 }
+func (s *bfloat16s) len() int                { return len(*s) }
+func (s *bfloat16s) valid(e int32) bool      { return fixedpoint.Valid(e) }
+func (s *bfloat16s) exponent(i, j int) int32 { return fixedpoint.ExponentBFloat16((*s)[i:j]) }
+func (s *bfloat16s) quantise(b []byte, i, j int, e int32, ranks int) {
+	fixedpoint.QuantiseBFloat16(b, (*s)[i:j], e, fixedpoint.Bits(ranks))
+}
+func (s *bfloat16s) dequantise(b []byte, i, j int, e int32, ranks, n int) {
+	fixedpoint.DequantiseBFloat16((*s)[i:j], b, e, fixedpoint.Bits(ranks), n)
+}
+func (s *bfloat16s) encode(b []byte, i, j int, op wire.Op) {
+	fixedpoint.EncodeOrderedBFloat16(b, (*s)[i:j], extreme(op))
+}
+func (s *bfloat16s) decode(b []byte, i, j int) { fixedpoint.DecodeOrderedBFloat16((*s)[i:j], b) }
+
+// int32s go as they are; they are never scaled.
+type int32s []int32
+
+func (s *int32s) dtype() Kind                                  { return dtypeInt32 }
+func (s *int32s) len() int                                     { return len(*s) }
+func (s *int32s) valid(int32) bool                             { return false }
+func (s *int32s) exponent(int, int) int32                      { panic("int32 has no exponent") }
+func (s *int32s) quantise([]byte, int, int, int32, int)        { panic("int32 is not scaled") }
+func (s *int32s) dequantise([]byte, int, int, int32, int, int) { panic("int32 is not scaled") }
+func (s *int32s) encode(b []byte, i, j int, _ wire.Op)         { fixedpoint.EncodeInt32(b, (*s)[i:j]) }
+func (s *int32s) decode(b []byte, i, j int)                    { fixedpoint.DecodeInt32((*s)[i:j], b) }
