@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@
 
 static pid_t home; /* the process that the library works in */
 static char version[64];
+static pthread_key_t last_key; /* of a struct outcome on the heap */
 
 /*
  * The runtime of Go starts when the library is loaded: it makes a thread, and takes the signals that concern it. Its threads are made with the mask and the floating-point environment of
@@ -37,6 +39,7 @@ static struct {
 __attribute__((constructor(101))) static void before_runtime(void) {
 	sigset_t all;
 	home = getpid();
+	pthread_key_create(&last_key, free);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &caller.mask);
 	fegetenv(&caller.env);
@@ -75,7 +78,20 @@ static void leave(struct visit *v) {
 	pthread_sigmask(SIG_SETMASK, &v->mask, NULL);
 }
 
-static _Thread_local struct outcome last;
+/*
+ * The last error of each thread. It is not _Thread_local: the runtime of Go wants its pointer in the static TLS block, where then all that the library has of the kind must be,
+ * in what the libraries loaded before it have left of some 1.6 kB. Beside torch 2 kB do not fit, and the library could not be loaded.
+ */
+static struct outcome *last_of_thread(void) {
+	static struct outcome without_memory;
+	struct outcome *o = pthread_getspecific(last_key);
+	if (o == NULL && (o = calloc(1, sizeof *o)) != NULL && pthread_setspecific(last_key, o) != 0) {
+		free(o);
+		o = NULL;
+	}
+	return o != NULL ? o : &without_memory;
+}
+#define last (*last_of_thread())
 
 static int fail(int code, const char *text) {
 	last.code = code;
