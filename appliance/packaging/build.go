@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/goreleaser/nfpm/v2"
-	"github.com/goreleaser/nfpm/v2/deb"
 	"github.com/goreleaser/nfpm/v2/files"
 )
 
@@ -138,22 +137,7 @@ func (b *build) info() (*nfpm.Info, error) {
 	return info, nfpm.Validate(info)
 }
 
-// write makes the package beside its place and renames it.
+// write puts the package into its place.
 func (b *build) write(info *nfpm.Info) (string, error) {
-	if err := os.MkdirAll(b.Out, 0o755); err != nil {
-		return "", err
-	}
-	path := filepath.Join(b.Out, fmt.Sprintf("spillway_%s_%s.deb", b.Version, b.Architecture))
-	out, err := os.CreateTemp(b.Out, ".spillway-*.deb")
-	if err != nil {
-		return "", err
-	}
-	err = errors.Join(deb.Default.Package(info, out), out.Chmod(0o644), out.Close())
-	if err == nil {
-		err = os.Rename(out.Name(), path)
-	}
-	if err != nil {
-		return "", errors.Join(fmt.Errorf("package for %s: %w", b.Architecture, err), os.Remove(out.Name()))
-	}
-	return path, nil
+	return writeDeb(info, b.Out, fmt.Sprintf("spillway_%s_%s.deb", b.Version, b.Architecture))
 }
