@@ -12,7 +12,7 @@ ifneq ($(SUDO_HOME),)
 export HOME := $(shell getent passwd root | cut -d: -f6)
 endif
 
-# Static binaries, and no C compiler to build or test.
+# Static binaries, which take no C compiler. Only the C library (make lib) is built with cgo, by its own command.
 export CGO_ENABLED := 0
 # No version stamp from git: it refuses to look into a checkout that belongs to another user, as root's view of it does.
 GO_BUILD := go build -trimpath -buildvcs=false
@@ -25,12 +25,14 @@ export BPF2GO_STRIP := llvm-strip-$(CLANG_VERSION)
 export C_INCLUDE_PATH := /usr/include/$(shell uname -m)-linux-gnu
 # What the test of the package boots a Debian with.
 SYSTEMD_PACKAGES := debootstrap systemd-container
+# What builds the C library, and the programs in C that test it.
+LIB_PACKAGES := gcc libc6-dev
 GENERATE_PACKAGES := clang-$(CLANG_VERSION) llvm-$(CLANG_VERSION) libbpf-dev linux-libc-dev
 
 SEEDS ?= 2800
 FIRST ?= 1
 
-.PHONY: help build deb test test-systemd test-bmv2 demo sim bench generate p4 lint clean need-go need-root generate-deps systemd-deps
+.PHONY: help build lib deb test test-systemd test-bmv2 demo sim bench generate p4 lint clean need-go need-root generate-deps systemd-deps lib-deps
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 15
@@ -43,11 +45,15 @@ build: need-go ## static binaries in bin/
 	$(GO_BUILD) -ldflags "-X spillway/ctl/command.builtVersion=$$(<appliance/packaging/VERSION)" -o bin/spillctl ./ctl
 	@if [[ -n "$(SUDO_USER)" ]]; then chown -R "$(SUDO_USER):" bin; fi
 
-deb: need-go ## Debian packages of the appliance for amd64 and arm64 in dist/
+lib: need-go lib-deps ## the C library in bin/: libspillway.so.1, spillway.h and a file for pkg-config (needs gcc)
+	go run ./worker/capi/library/makelib -out bin -version "$$(<appliance/packaging/VERSION)"
+	@if [[ -n "$(SUDO_USER)" ]]; then chown -Rh "$(SUDO_USER):" bin; fi
+
+deb: need-go lib-deps ## Debian packages of the appliance for amd64 and arm64 in dist/
 	go run ./appliance/packaging/makedeb -out dist
 	@if [[ -n "$(SUDO_USER)" ]]; then chown -R "$(SUDO_USER):" dist; fi
 
-test: need-go need-root systemd-deps ## the whole test suite (root: it loads BPF programs and makes network namespaces)
+test: need-go need-root systemd-deps lib-deps ## the whole test suite (root: it loads BPF programs and makes network namespaces)
 	go build -buildvcs=false ./...
 	go run ./loadtest/testsummary -count=1 -p=1 -timeout=9m ./...
 
@@ -103,3 +109,6 @@ generate-deps:
 
 systemd-deps:
 	$(call install,$(SYSTEMD_PACKAGES),docs/packaging.md)
+
+lib-deps:
+	$(call install,$(LIB_PACKAGES),docs/c-api.md)
