@@ -15,30 +15,27 @@ import (
 	"time"
 
 	"spillway/loadtest/rack"
+	"spillway/worker/capi/library"
 )
 
 // python is Debian's, which has torch; make installs both.
 const python = "/usr/bin/python3"
 
-// library builds libspillway.so.1 once for all tests.
-var library = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "spillway-library-")
-	if err != nil {
+// libspillway builds the C library once for all tests.
+var libspillway = sync.OnceValues(func() (string, error) {
+	if err := library.Build(context.Background(), library.Options{Repository: "..", Out: builtLibrary, Version: "test"}); err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "libspillway.so.1")
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-buildmode=c-shared", "-o", path, "../worker/capi")
-	build.Env = append(os.Environ(), "CGO_ENABLED=1")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", errors.Join(errors.New(string(out)), err)
-	}
-	return path, nil
+	return filepath.Join(builtLibrary, library.File), nil
 })
+
+// builtLibrary is beside the test program, in the directory that go test makes and removes.
+var builtLibrary = filepath.Join(filepath.Dir(os.Args[0]), "library")
 
 // pythonPlace is the package in the sources, with the library.
 func pythonPlace(t *testing.T) torchPlace {
 	t.Helper()
-	path, err := library()
+	path, err := libspillway()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ const torchPort = 29500
 type torchPlace struct {
 	python   string // the interpreter, which has torch
 	packages string // the directory of the package spillway, with examples/ in it
-	library  string // libspillway.so.1; empty: where the package looks by itself
+	library  string // libspillway.so.1
 }
 
 // check says what is missing before a rack is built.
@@ -33,20 +33,20 @@ func (p *torchPlace) check(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(p.packages, "spillway", "__init__.py")); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("there is no Python package spillway in %s: run in the directory of the sources, or say where it is with --packages", p.packages)
 	}
+	if _, err := os.Stat(p.library); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no %s: make it with make lib, or say where the library is with --library", p.library)
+	}
 	probe := exec.CommandContext(ctx, p.python, "-c", "import torch, numpy, torch.distributed.run, spillway; spillway.library_version()")
 	probe.Env = append(os.Environ(), p.environment()...)
 	if out, err := probe.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s cannot run the example: %w\n%s\n(on Debian 12: apt-get install python3-torch python3-numpy; the library: make lib, then --library)", p.python, err, out)
+		return fmt.Errorf("%s cannot run the example: %w\n%s\n(on Debian 12: apt-get install python3-torch python3-numpy)", p.python, err, out)
 	}
 	return nil
 }
 
+// environment is that of every process of Python. One thread a rank, as torchrun has it when a node runs several: namespaces share the cores.
 func (p *torchPlace) environment() []string {
-	env := []string{"PYTHONPATH=" + p.packages, "PYTHONDONTWRITEBYTECODE=1", "OMP_NUM_THREADS=1"}
-	if p.library != "" {
-		env = append(env, "SPILLWAY_LIBRARY="+p.library)
-	}
-	return env
+	return []string{"PYTHONPATH=" + p.packages, "SPILLWAY_LIBRARY=" + p.library, "PYTHONDONTWRITEBYTECODE=1", "OMP_NUM_THREADS=1"}
 }
 
 // torchRun is a script that torchrun starts at each rank, on a rack of its own.
