@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/goreleaser/nfpm/v2"
+	"github.com/goreleaser/nfpm/v2/deb"
 	"github.com/goreleaser/nfpm/v2/files"
 )
 
@@ -104,7 +105,7 @@ the tool to watch and direct it (spillctl), and the service.`
 
 // info is what nfpm is told.
 func (b *build) info() (*nfpm.Info, error) {
-	list, err := b.stageContents()
+	list, err := b.stageItems("content", contents)
 	if err != nil {
 		return nil, err
 	}
@@ -119,16 +120,22 @@ func (b *build) info() (*nfpm.Info, error) {
 			return nil, err
 		}
 	}
-	info := nfpm.WithDefaults(&nfpm.Info{
-		Name: "spillway", Arch: b.Architecture, Platform: "linux", Version: b.Version, VersionSchema: "none",
-		Section: "net", Priority: "optional", Maintainer: "The Spillway authors <spillway@localhost>", Description: description, License: "Apache-2.0", MTime: b.when,
+	return b.complete(&nfpm.Info{
+		Name: "spillway", Section: "net", Description: description,
 		Overridables: nfpm.Overridables{
 			Depends:  []string{"systemd (>= 247)", "init-system-helpers", "util-linux"},
 			Contents: list,
 			Scripts:  nfpm.Scripts{PostInstall: scripts["postinst"], PreRemove: scripts["prerm"], PostRemove: scripts["postrm"]},
-			Deb:      nfpm.Deb{Compression: "zstd"},
 		},
 	})
+}
+
+// complete fills in what all packages have in common.
+func (b *build) complete(info *nfpm.Info) (*nfpm.Info, error) {
+	info.Arch, info.Platform, info.Version, info.VersionSchema = b.Architecture, "linux", b.Version, "none"
+	info.Priority, info.Maintainer, info.License, info.MTime = "optional", "The Spillway authors <spillway@localhost>", "Apache-2.0", b.when
+	info.Deb.Compression = "zstd"
+	info = nfpm.WithDefaults(info)
 	prepared, err := files.PrepareForPackager(info.Contents, info.Umask, "deb", false, b.when)
 	if err != nil {
 		return nil, fmt.Errorf("contents: %w", err)
@@ -137,7 +144,22 @@ func (b *build) info() (*nfpm.Info, error) {
 	return info, nfpm.Validate(info)
 }
 
-// write puts the package into its place.
+// write makes the package beside its place and renames it.
 func (b *build) write(info *nfpm.Info) (string, error) {
-	return writeDeb(info, b.Out, fmt.Sprintf("spillway_%s_%s.deb", b.Version, b.Architecture))
+	if err := os.MkdirAll(b.Out, 0o755); err != nil {
+		return "", err
+	}
+	path := filepath.Join(b.Out, fmt.Sprintf("%s_%s_%s.deb", info.Name, b.Version, b.Architecture))
+	out, err := os.CreateTemp(b.Out, ".spillway-*.deb")
+	if err != nil {
+		return "", err
+	}
+	err = errors.Join(deb.Default.Package(info, out), out.Chmod(0o644), out.Close())
+	if err == nil {
+		err = os.Rename(out.Name(), path)
+	}
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("package %s for %s: %w", info.Name, b.Architecture, err), os.Remove(out.Name()))
+	}
+	return path, nil
 }

@@ -139,15 +139,15 @@ func zipped(text func(*build) ([]byte, error)) func(*build) ([]byte, error) {
 	}
 }
 
-// stageContents writes the files below the stage and returns them as nfpm takes them.
-func (b *build) stageContents() (files.Contents, error) {
+// stageItems writes the files of a package below the stage and returns them as nfpm takes them.
+func (b *build) stageItems(name string, items []item) (files.Contents, error) {
 	var list files.Contents
-	for i, it := range contents {
+	for i, it := range items {
 		text, err := it.text(b)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", it.to, err)
 		}
-		from := filepath.Join(b.stage, fmt.Sprintf("content-%02d", i))
+		from := filepath.Join(b.stage, fmt.Sprintf("%s-%02d", name, i))
 		if err := os.WriteFile(from, text, 0o644); err != nil {
 			return nil, err
 		}

@@ -8,14 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 
 	"github.com/goreleaser/nfpm/v2"
-	"github.com/goreleaser/nfpm/v2/deb"
-	"github.com/goreleaser/nfpm/v2/files"
 )
 
-// pythonSources is the directory of the Python packages in the repository, pythonPlace where Debian's python3 looks for them.
+// pythonSources is the directory of the Python package in the repository, pythonPlace where Debian's python3 looks for packages.
 const (
 	pythonSources = "worker/python"
 	pythonPlace   = "/usr/lib/python3/dist-packages"
@@ -25,10 +22,9 @@ const pythonDescription = `in-network aggregation of gradients: the library for 
 Collectives of Spillway over NumPy arrays and torch tensors without copies, a
 communication hook for DistributedDataParallel, and a backend of torch.distributed.`
 
-var pythonVersion = regexp.MustCompile(`(?m)^__version__ = "(.*)"$`)
-
-// BuildPython makes the Debian package of the Python library, the same for all architectures, and returns its path. Options.Architecture is not looked at.
+// BuildPython makes python3-spillway, which is the same for all architectures, and returns its path.
 func BuildPython(ctx context.Context, o Options) (path string, err error) {
+	o.Architecture = "all"
 	if o.Version == "" {
 		o.Version = Version()
 	}
@@ -36,107 +32,71 @@ func BuildPython(ctx context.Context, o Options) (path string, err error) {
 	if err != nil {
 		return "", err
 	}
-	stage, err := os.MkdirTemp("", "spillway-package-")
+	stage, err := os.MkdirTemp("", "spillway-python-")
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(stage)) }()
 	b := &build{Options: o, ctx: ctx, stage: stage, when: when}
-	list, err := b.stagePython()
+	items, err := b.pythonItems()
 	if err != nil {
 		return "", err
 	}
-	info := nfpm.WithDefaults(&nfpm.Info{
-		Name: "python3-spillway", Arch: "all", Platform: "linux", Version: o.Version, VersionSchema: "none",
-		Section: "python", Priority: "optional", Maintainer: "The Spillway authors <spillway@localhost>", Description: pythonDescription, License: "Apache-2.0", MTime: when,
+	list, err := b.stageItems("python3-spillway", items)
+	if err != nil {
+		return "", err
+	}
+	info, err := b.complete(&nfpm.Info{
+		Name: "python3-spillway", Section: "python", Description: pythonDescription,
 		Overridables: nfpm.Overridables{
 			Depends:  []string{"python3 (>= 3.9)", fmt.Sprintf("libspillway1 (>= %s)", o.Version)},
 			Suggests: []string{"python3-numpy", "python3-torch"},
 			Contents: list,
-			Deb:      nfpm.Deb{Compression: "zstd"},
 		},
 	})
-	if info.Contents, err = files.PrepareForPackager(info.Contents, info.Umask, "deb", false, when); err != nil {
-		return "", fmt.Errorf("contents: %w", err)
+	if err != nil {
+		return "", fmt.Errorf("python3-spillway: %w", err)
 	}
-	if err := nfpm.Validate(info); err != nil {
-		return "", err
-	}
-	return writeDeb(info, o.Out, fmt.Sprintf("python3-spillway_%s_all.deb", o.Version))
+	return b.write(info)
 }
 
-// writeDeb makes a package beside its place and renames it.
-func writeDeb(info *nfpm.Info, dir, name string) (string, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	out, err := os.CreateTemp(dir, ".spillway-*.deb")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, name)
-	err = errors.Join(deb.Default.Package(info, out), out.Chmod(0o644), out.Close())
-	if err == nil {
-		err = os.Rename(out.Name(), path)
-	}
-	if err != nil {
-		return "", errors.Join(fmt.Errorf("package %s: %w", name, err), os.Remove(out.Name()))
-	}
-	return path, nil
-}
+var pythonVersion = regexp.MustCompile(`(?m)^__version__ = ".*"$`)
 
-// stagePython writes the files of the package below the stage, with the version of this package.
-func (b *build) stagePython() (files.Contents, error) {
-	texts := map[string][]byte{}
+// pythonItems are the package's files in the sources, with the version of this package, and what belongs beside them.
+func (b *build) pythonItems() ([]item, error) {
+	const doc = "/usr/share/doc/python3-spillway/"
+	items := []item{
+		{to: pythonPlace + "/spillway-" + b.Version + ".egg-info", text: pythonMetadata},
+		{to: doc + "copyright", text: copyright},
+		{to: doc + "pytorch.md", text: source("docs/pytorch.md")},
+		{to: doc + "examples/digits.py", text: source(pythonSources + "/examples/digits.py")},
+		{to: doc + "examples/step.py", text: source(pythonSources + "/examples/step.py")},
+		{to: doc + "examples/digits.csv.gz", text: source("loadtest/train/data/digits.csv.gz")},
+		{to: doc + "examples/README.md", text: source("loadtest/train/data/README.md")},
+	}
 	sources := filepath.Join(b.Repository, pythonSources)
 	err := filepath.WalkDir(filepath.Join(sources, "spillway"), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		name, err := filepath.Rel(sources, path)
-		if err != nil {
-			return err
-		}
-		if extension := filepath.Ext(name); extension != ".py" && extension != ".typed" {
+		if extension := filepath.Ext(path); extension != ".py" && extension != ".typed" {
 			return nil // compiled by a Python that ran here
 		}
-		text, err := os.ReadFile(path)
-		texts[filepath.Join(pythonPlace, name)] = pythonVersion.ReplaceAll(text, fmt.Appendf(nil, "__version__ = %q", b.Version))
+		name, err := filepath.Rel(sources, path)
+		items = append(items, item{to: filepath.Join(pythonPlace, name), text: pythonSource(path)})
 		return err
 	})
-	if err != nil {
-		return nil, err
+	return items, err
+}
+
+func pythonSource(path string) func(*build) ([]byte, error) {
+	return func(b *build) ([]byte, error) {
+		text, err := os.ReadFile(path)
+		return pythonVersion.ReplaceAll(text, fmt.Appendf(nil, "__version__ = %q", b.Version)), err
 	}
-	texts[filepath.Join(pythonPlace, fmt.Sprintf("spillway-%s.egg-info", b.Version))] = fmt.Appendf(nil,
-		"Metadata-Version: 2.1\nName: spillway\nVersion: %s\nSummary: Collectives over Spillway's in-network aggregation, for NumPy and torch\n", b.Version)
-	for to, from := range map[string]string{
-		"/usr/share/doc/python3-spillway/pytorch.md":          "docs/pytorch.md",
-		"/usr/share/doc/python3-spillway/examples/digits.py":  pythonSources + "/examples/digits.py",
-		"/usr/share/doc/python3-spillway/examples/step.py":    pythonSources + "/examples/step.py",
-		"/usr/share/doc/python3-spillway/examples/digits.csv": "loadtest/train/data/digits.csv.gz",
-	} {
-		text, err := source(from)(b)
-		if err != nil {
-			return nil, err
-		}
-		if strings.HasSuffix(from, ".gz") {
-			to += ".gz"
-		}
-		texts[to] = text
-	}
-	if texts["/usr/share/doc/python3-spillway/copyright"], err = copyright(b); err != nil {
-		return nil, err
-	}
-	var list files.Contents
-	for to, text := range texts {
-		from := filepath.Join(b.stage, fmt.Sprintf("python-%02d", len(list)))
-		if err := os.WriteFile(from, text, 0o644); err != nil {
-			return nil, err
-		}
-		list = append(list, &files.Content{
-			Source: from, Destination: to, Type: files.TypeFile,
-			FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: 0o644, MTime: b.when},
-		})
-	}
-	return list, nil
+}
+
+// pythonMetadata is by what pip and importlib.metadata know the package.
+func pythonMetadata(b *build) ([]byte, error) {
+	return fmt.Appendf(nil, "Metadata-Version: 2.1\nName: spillway\nVersion: %s\nSummary: Collectives over Spillway's in-network aggregation, for NumPy and torch\n", b.Version), nil
 }

@@ -21,7 +21,7 @@
 
 static pid_t home; /* the process that the library works in */
 static char version[64];
-static pthread_key_t last_key; /* of a struct outcome on the heap */
+static pthread_key_t last_error; /* a struct outcome, of malloc */
 
 /*
  * The runtime of Go starts when the library is loaded: it makes a thread, and takes the signals that concern it. Its threads are made with the mask and the floating-point environment of
@@ -39,7 +39,7 @@ static struct {
 __attribute__((constructor(101))) static void before_runtime(void) {
 	sigset_t all;
 	home = getpid();
-	pthread_key_create(&last_key, free);
+	pthread_key_create(&last_error, free);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &caller.mask);
 	fegetenv(&caller.env);
@@ -78,37 +78,34 @@ static void leave(struct visit *v) {
 	pthread_sigmask(SIG_SETMASK, &v->mask, NULL);
 }
 
-/*
- * The last error of each thread. It is not _Thread_local: the runtime of Go wants its pointer in the static TLS block, where then all that the library has of the kind must be,
- * in what the libraries loaded before it have left of some 1.6 kB. Beside torch 2 kB do not fit, and the library could not be loaded.
- */
-static struct outcome *last_of_thread(void) {
-	static struct outcome without_memory;
-	struct outcome *o = pthread_getspecific(last_key);
-	if (o == NULL && (o = calloc(1, sizeof *o)) != NULL && pthread_setspecific(last_key, o) != 0) {
-		free(o);
-		o = NULL;
+/* The last error of the calling thread. It is no _Thread_local: the runtime of Go makes this library's a part of the block that each thread has from its start, of which a library that is loaded
+ * late gets little. */
+static struct outcome *last(void) {
+	static struct outcome none = {.text = "out of memory, also for the text of an error"};
+	struct outcome *l = pthread_getspecific(last_error);
+	if (l == NULL) {
+		l = calloc(1, sizeof *l);
+		if (l == NULL || pthread_setspecific(last_error, l) != 0) {
+			free(l);
+			return &none;
+		}
 	}
-	return o != NULL ? o : &without_memory;
+	return l;
 }
-#define last (*last_of_thread())
 
 static int fail(int code, const char *text) {
-	last.code = code;
-	last.broken = 0;
-	last.ranks = 0;
-	snprintf(last.text, sizeof last.text, "%s", text);
+	struct outcome *l = last();
+	l->code = code;
+	l->broken = 0;
+	l->ranks = 0;
+	snprintf(l->text, sizeof l->text, "%s", text);
 	return code;
 }
 
 /* The status of an outcome, which becomes the last error if it is one. */
 static int status(const struct outcome *out) {
-	if (out->code != SPILLWAY_OK) {
-		last.code = out->code;
-		last.broken = out->broken;
-		last.ranks = out->ranks;
-		memcpy(last.text, out->text, sizeof last.text);
-	}
+	if (out->code != SPILLWAY_OK)
+		*last() = *out;
 	return out->code;
 }
 
@@ -305,8 +302,8 @@ API int spillway_leave(spillway_worker *worker) {
 	return collect(request, &sem, -1, &out);
 }
 
-API const char *spillway_last_error(void) { return last.text; }
-API int spillway_last_error_code(void) { return last.code; }
-API uint64_t spillway_last_error_ranks(void) { return last.ranks; }
-API int spillway_last_error_broken(void) { return last.broken; }
+API const char *spillway_last_error(void) { return last()->text; }
+API int spillway_last_error_code(void) { return last()->code; }
+API uint64_t spillway_last_error_ranks(void) { return last()->ranks; }
+API int spillway_last_error_broken(void) { return last()->broken; }
 API const char *spillway_version(void) { return version; }

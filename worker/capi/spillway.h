@@ -30,8 +30,9 @@
  * Fork. In the child of a fork the library does not work: every function returns SPILLWAY_FORKED there and does nothing else (the ones that
  * return no status: -1 or NULL). The parent is not disturbed. The child should exec, or load the library after the fork instead.
  *
- * Signals. The library leaves the signal handlers of the process as it found them, its own threads take none of the process's signals, and handlers run during
- * a blocking call, which goes on afterwards. A handler must not call the library.
+ * Signals. The library leaves the signal handlers of the process as it found them, and handlers run during a blocking call, which goes on afterwards. A handler must not call
+ * the library. The library's own threads take none of the process's signals but SIGCHLD, SIGURG and SIGPROF, which cannot be kept from them: handlers
+ * of these are to be installed with SA_ONSTACK.
  *
  * Floating point. What the calling thread has set (rounding, flushing of subnormals) has no influence on results, and is not changed.
  */
@@ -133,7 +134,7 @@ int spillway_barrier(spillway_worker *worker);
  * Small data, exactly, as bytes; each byte costs two on every link. size, and for all-gather the size times the number of ranks, is at most 2^26.
  *
  * Broadcast replaces data at all ranks by that of the rank root. All-gather puts the size bytes of every rank into all, rank by rank: all has size
- * times the number of ranks, and may not overlap own. The size and root are the same at all ranks; that the root is, is not checked.
+ * times the number of ranks; own may be a part of it. The size and root are the same at all ranks; that the root is, is not checked.
  */
 int spillway_broadcast(spillway_worker *worker, void *data, size_t size, int root);
 int spillway_all_gather(spillway_worker *worker, const void *own, size_t size, void *all);

@@ -45,6 +45,14 @@ func ToBFloat16(v float64) BFloat16 {
 	return BFloat16(narrow(v, 7, -126, 0x1.ffp127, infinityB16))
 }
 
+// The bits, as a float64, of the smallest normal numbers and of where the infinities begin.
+const (
+	leastBits16  = (1023 - 14) << 52         // 2^-14
+	limitBits16  = (1023+15)<<52 | 0xffe<<40 // 0x1.ffep15
+	leastBitsB16 = (1023 - 126) << 52        // 2^-126
+	limitBitsB16 = (1023+127)<<52 | 0xff<<44 // 0x1.ffp127
+)
+
 // narrow rounds v, once, to a format of 16 bits with so many bits of fraction whose smallest normal number is 2^least. From limit on, half a step
 // above the largest finite number, it is the infinity.
 func narrow(v float64, fraction, least int32, limit float64, infinity uint16) uint16 {
@@ -122,7 +130,18 @@ func DequantiseFloat16(x []Float16, src []byte, e int32, k, n int) {
 	}
 	d := divisionBy(n, e-int32(k))
 	for i := range x {
-		x[i] = ToFloat16(d.of(src[4*i:]))
+		v := d.of(src[4*i:])
+		// What narrow does with normal numbers, which are almost all, with its numbers known.
+		bits := math.Float64bits(v)
+		m := bits & (1<<63 - 1)
+		if m-leastBits16 >= limitBits16-leastBits16 {
+			if x[i] = 0; m != 0 { // the integer 0 is no -0
+				x[i] = ToFloat16(v)
+			}
+			continue
+		}
+		m += 1<<41 - 1 + m>>42&1
+		x[i] = Float16(bits>>63<<15) | (Float16(m>>42) - (1023-15)<<10&0xffff)
 	}
 }
 
@@ -134,6 +153,16 @@ func DequantiseBFloat16(x []BFloat16, src []byte, e int32, k, n int) {
 	}
 	d := divisionBy(n, e-int32(k))
 	for i := range x {
-		x[i] = ToBFloat16(d.of(src[4*i:]))
+		v := d.of(src[4*i:])
+		bits := math.Float64bits(v)
+		m := bits & (1<<63 - 1)
+		if m-leastBitsB16 >= limitBitsB16-leastBitsB16 {
+			if x[i] = 0; m != 0 {
+				x[i] = ToBFloat16(v)
+			}
+			continue
+		}
+		m += 1<<44 - 1 + m>>45&1
+		x[i] = BFloat16(bits>>63<<15) | (BFloat16(m>>45) - (1023-127)<<7&0xffff)
 	}
 }

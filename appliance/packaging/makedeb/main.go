@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"spillway/appliance/packaging"
+	"spillway/worker/capi/library"
 )
 
 func main() {
@@ -20,12 +22,24 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	for _, architecture := range strings.Split(*architectures, ",") {
-		path, err := packaging.Build(ctx, packaging.Options{Repository: ".", Out: *out, Architecture: architecture, Version: *version})
+		options := packaging.Options{Repository: ".", Out: *out, Architecture: architecture, Version: *version}
+		path, err := packaging.Build(ctx, options)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "makedeb:", err)
 			os.Exit(1)
 		}
 		fmt.Println(path)
+		paths, err := packaging.BuildLibrary(ctx, options)
+		switch {
+		case errors.Is(err, library.ErrNoCompiler):
+			fmt.Fprintf(os.Stderr, "makedeb: no libspillway1 and libspillway-dev for %s: %v\n", architecture, err)
+		case err != nil:
+			fmt.Fprintln(os.Stderr, "makedeb:", err)
+			os.Exit(1)
+		}
+		for _, path := range paths {
+			fmt.Println(path)
+		}
 	}
 	path, err := packaging.BuildPython(ctx, packaging.Options{Repository: ".", Out: *out, Version: *version})
 	if err != nil {

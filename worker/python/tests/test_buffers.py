@@ -88,6 +88,20 @@ class Environment(unittest.TestCase):
         self.assertRegex(said, "LibraryNotFoundError: .*has no function spillway_join.*same version")
 
 
+class NoServer(unittest.TestCase):
+    def test_nobody_answers(self):
+        with self.assertRaisesRegex(spillway.UnreachableError, "127.0.0.1:1"):
+            spillway.join("127.0.0.1:1", "train", 0, patience=0.5)
+
+    def test_arguments(self):
+        with self.assertRaises(spillway.InvalidError):
+            spillway.join("127.0.0.1:1", "train", -1)
+        with self.assertRaisesRegex(spillway.InvalidError, "timeout is 0"):
+            spillway.join("127.0.0.1:1", "train", 0, timeout=0)
+        with self.assertRaises(spillway.SpillwayError):
+            spillway.join("127.0.0.1:1", "train", 0, ca="/nowhere/ca.crt", cert="/nowhere/a.crt", key="/nowhere/a.key", patience=0.5)
+
+
 class Package(unittest.TestCase):
     def test_version_is_that_of_the_sources(self):
         self.assertEqual(spillway.__version__, (Path(__file__).resolve().parents[3] / "appliance" / "packaging" / "VERSION").read_text().strip())
