@@ -17,7 +17,7 @@ import (
 
 // What a training run through Spillway promises beside one through gloo.
 const (
-	torchLossBound = 0.001 // relative, of the loss of every epoch
+	torchLossBound = 0.01  // relative, of the loss of every epoch
 	torchAccuracy  = 0.005 // of the test rows' share, after the last epoch
 )
 
@@ -49,7 +49,7 @@ func torchCommand(s streams) *cli.Command {
 
 Without --step a small convolutional network learns handwritten digits (worker/python/examples/digits.py) three times: twice through
 Spillway, which must give the same weights at all ranks and in both runs, bit for bit, and once through gloo, whose losses
-and test accuracy the others must have within 0.1% and 0.5 points. --loss is for Spillway's runs: the dice
+and test accuracy the others must have within 1% and 0.5 points. --loss is for Spillway's runs: the dice
 are for UDP, and gloo's TCP is left alone.
 
 With --step the averages and the steps of a large model on random data are timed (examples/step.py), through Spillway and
