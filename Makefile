@@ -27,12 +27,14 @@ export C_INCLUDE_PATH := /usr/include/$(shell uname -m)-linux-gnu
 SYSTEMD_PACKAGES := debootstrap systemd-container
 # What builds the C library, and the programs in C that test it.
 LIB_PACKAGES := gcc libc6-dev
+# What the Python package is tested with, and the wheel is built with.
+PYTHON_PACKAGES := python3-torch python3-numpy python3-setuptools python3-wheel flake8
 GENERATE_PACKAGES := clang-$(CLANG_VERSION) llvm-$(CLANG_VERSION) libbpf-dev linux-libc-dev
 
 SEEDS ?= 2800
 FIRST ?= 1
 
-.PHONY: help build lib deb test test-systemd test-bmv2 demo sim bench generate p4 lint clean need-go need-root generate-deps systemd-deps lib-deps
+.PHONY: help build lib wheel deb test test-systemd test-bmv2 demo sim bench generate p4 lint clean need-go need-root generate-deps systemd-deps lib-deps python-deps
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 15
@@ -49,11 +51,16 @@ lib: need-go lib-deps ## the C library in bin/: libspillway.so.1, spillway.h and
 	go run ./worker/capi/library/makelib -out bin -version "$$(<appliance/packaging/VERSION)"
 	@if [[ -n "$(SUDO_USER)" ]]; then chown -Rh "$(SUDO_USER):" bin; fi
 
+wheel: python-deps ## the Python package in dist/, for every version and architecture; it needs libspillway.so.1 (make lib, or the Debian package)
+	@mkdir -p dist .cache && rm -rf .cache/python && cp -r worker/python .cache/python
+	cd .cache/python && /usr/bin/python3 -c "import setuptools.build_meta; print(setuptools.build_meta.build_wheel('../../dist'))"
+	@if [[ -n "$(SUDO_USER)" ]]; then chown -R "$(SUDO_USER):" dist; fi
+
 deb: need-go lib-deps ## Debian packages of the appliance for amd64 and arm64 in dist/
 	go run ./appliance/packaging/makedeb -out dist
 	@if [[ -n "$(SUDO_USER)" ]]; then chown -R "$(SUDO_USER):" dist; fi
 
-test: need-go need-root systemd-deps lib-deps ## the whole test suite (root: it loads BPF programs and makes network namespaces)
+test: need-go need-root systemd-deps lib-deps python-deps ## the whole test suite (root: it loads BPF programs and makes network namespaces)
 	go build -buildvcs=false ./...
 	go run ./loadtest/testsummary -count=1 -p=1 -timeout=9m ./...
 
@@ -112,3 +119,6 @@ systemd-deps:
 
 lib-deps:
 	$(call install,$(LIB_PACKAGES),docs/c-api.md)
+
+python-deps:
+	$(call install,$(PYTHON_PACKAGES),docs/pytorch.md)

@@ -34,6 +34,7 @@ behind, however it ends.
   sudo spill-load run --tor soft --tor-slots 32          a ToR with little memory
   sudo spill-load bench                                  the aggregator alone, a packet
   sudo spill-load demo                                   a training job, without loss and with
+  sudo spill-load torch                                  a training job in PyTorch, and gloo beside it
 
 Exit codes: 0 done and every bit right; 1 failure, a wrong bit, or interrupted
 by a signal; 2 a command line that cannot be meant.`,
@@ -41,6 +42,7 @@ by a signal; 2 a command line that cannot be meant.`,
 			runCommand(s),
 			benchCommand(s),
 			demoCommand(s),
+			torchCommand(s),
 			benchmarksCommand(s),
 			workerCommand(s),
 			torCommand(s),

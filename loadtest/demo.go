@@ -75,7 +75,7 @@ func (o *demoOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	verdict := demoVerdict{out: o.out}
+	verdict := demoVerdict{out: o.out, err: errDemo}
 	for i := range acts {
 		fmt.Fprintf(o.out, "\n%s\n", acts[i].name)
 		result, err := acts[i].run(ctx, o.streams)
@@ -110,6 +110,7 @@ func (o *demoOptions) reference(ctx context.Context, config train.Config) (train
 // demoVerdict says of each act whether it kept its promises.
 type demoVerdict struct {
 	out    io.Writer
+	err    error // what its failure is
 	failed int
 }
 
@@ -135,7 +136,7 @@ func (v *demoVerdict) say(holds bool, format string, args ...any) {
 
 func (v *demoVerdict) close() error {
 	if v.failed > 0 {
-		return fmt.Errorf("%w: %d of its checks", errDemo, v.failed)
+		return fmt.Errorf("%w: %d of its checks", v.err, v.failed)
 	}
 	return nil
 }

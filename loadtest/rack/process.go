@@ -43,6 +43,8 @@ type Command struct {
 	// killed without one.
 	Foreign bool
 	End     syscall.Signal
+	// Family gives it a namespace of processes, so that all that it starts ends when it does, however that comes about.
+	Family bool
 }
 
 // A Process is a worker process in a worker's namespace, or the ToR's or the daemon's in its own. It is
@@ -91,6 +93,9 @@ func startProcess(in *namespace, c Command) (*Process, error) {
 		cmd.Stderr = os.Stderr
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if c.Family {
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
+	}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("pipe to %s: %w", in.name, err)

@@ -41,4 +41,10 @@ func main() {
 			fmt.Println(path)
 		}
 	}
+	path, err := packaging.BuildPython(ctx, packaging.Options{Repository: ".", Out: *out, Version: *version})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "makedeb:", err)
+		os.Exit(1)
+	}
+	fmt.Println(path)
 }
