@@ -156,9 +156,11 @@ func TestQuorum(t *testing.T) {
 			{0, []step{
 				claim(0, 5), merge(1, 5), finish(2, 5),
 				{"of all", tor, packet(D, 0, 6, 7, 0, 2), []int32{7, 70}, result(7), []int32{7, 70}, true, []string{"data", "claimed", "published"}},
-				{"too soon", 0, data(0, 37, 0), one, behind(1), nil, false, []string{"data", "lagging"}},
-				{"of two", tor, packet(D, 0, 12, 6, 0, 2), []int32{6, 60}, wire.Header{}, nil, false, []string{"data", "claimed"}},
-				claim(0, 37),
+				{"too soon", 1, data(1, 37, 0), two, behind(2), nil, false, []string{"data", "lagging"}},
+				{"of one", tor, packet(D, 0, 12, 4, 0, 2), four, wire.Header{}, nil, false, []string{"data", "claimed"}},
+				{"the other is not there", 1, data(1, 37, 0), two, behind(6), nil, false, []string{"data", "lagging"}},
+				{"of two", tor, packet(D, 0, 12, 5, 0, 2), []int32{5, 50}, wire.Header{}, nil, false, []string{"data", "replaced"}},
+				claim(1, 37),
 			}},
 		}},
 		{"after a loss of memory", true, []moment{

@@ -133,7 +133,7 @@ static __always_inline __u32 terms_of(struct job_progress *p, const struct slot 
 
 	if (type == WIRE_RESULT)
 		return 0;
-	if (bitmap & (bitmap - 1))
+	if (member->bits & (member->bits - 1)) /* a ToR's, and be it of one worker */
 		note_sent(id, bitmap, seq);
 	else
 		raise(&p->sent[member->rank & 63], seq);
