@@ -86,6 +86,7 @@ func TestHealthy(t *testing.T) {
 		t.Run(fmt.Sprintf("tor=%t", tor), func(t *testing.T) {
 			l := newLab(t, setup{workers: 3, tor: tor})
 			l.startDaemon()
+			l.heals() // the daemon does not wait for the ToR
 			l.healthy()
 			l.create("waits", "--workers", "2")
 			l.healthy()
@@ -215,6 +216,7 @@ func TestMTUTooSmall(t *testing.T) {
 func TestTorAway(t *testing.T) {
 	l := newLab(t, setup{workers: 2, tor: true})
 	l.startDaemon()
+	l.heals() // the ToR is reached
 	workers := l.running("train", "--elements", "32")
 	reduce(workers, 100)
 	l.healthy()
@@ -226,6 +228,7 @@ func TestTorAway(t *testing.T) {
 func TestTorTampered(t *testing.T) {
 	l := newLab(t, setup{workers: 2, tor: true})
 	l.startDaemon()
+	l.heals() // the ToR is reached
 	l.running("train", "--elements", "32")
 	l.healthy()
 	other := start(t, l.sw, "controller", nil, l.torSocket())

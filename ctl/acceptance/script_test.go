@@ -44,6 +44,9 @@ func (s *script) lab(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	s.running = newLab(s.t, setup{workers: workers, tor: slices.Contains(args, "tor"), tls: slices.Contains(args, "tls")})
 	s.running.startDaemon()
+	if slices.Contains(args, "tor") {
+		s.running.heals() // the daemon does not wait for the ToR, but jobs that want a part of its memory do
+	}
 	ts.Setenv("SPILLCTL_ADDR", s.running.addr())
 	ts.Setenv("LAB", s.running.dir)
 }
