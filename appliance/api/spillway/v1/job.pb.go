@@ -271,7 +271,18 @@ type JobSpec struct {
 	// How long the job is kept without any worker; left out: the appliance's default.
 	Grace *durationpb.Duration `protobuf:"bytes,12,opt,name=grace,proto3" json:"grace,omitempty"`
 	// In the shared region, leave a slot to the chunk that has it, however urgent this job's is. Only with TOR_USE_SHARED.
-	FirstCome     bool `protobuf:"varint,13,opt,name=first_come,json=firstCome,proto3" json:"first_come,omitempty"`
+	FirstCome bool `protobuf:"varint,13,opt,name=first_come,json=firstCome,proto3" json:"first_come,omitempty"`
+	// What to do about stragglers; left out: wait for all.
+	Quorum *Quorum `protobuf:"bytes,14,opt,name=quorum,proto3" json:"quorum,omitempty"`
+	// Among how many homes the job's chunks are shared out; 0: one. More than one needs as many appliances, and a job that goes through no ToR.
+	Shards uint32 `protobuf:"varint,15,opt,name=shards,proto3" json:"shards,omitempty"`
+	// An elastic job goes on with so many ranks at least when not all of workers join; 0: it needs all of them.
+	MinWorkers uint32 `protobuf:"varint,16,opt,name=min_workers,json=minWorkers,proto3" json:"min_workers,omitempty"`
+	// How long an elastic job that has min_workers waits for more; left out: 5 s.
+	Settle *durationpb.Duration `protobuf:"bytes,17,opt,name=settle,proto3" json:"settle,omitempty"`
+	// How long after its call broke a worker counts as dead: the collectives of the others then fail, and name it. Left out: never for
+	// this reason, only by silence.
+	LostAfter     *durationpb.Duration `protobuf:"bytes,18,opt,name=lost_after,json=lostAfter,proto3" json:"lost_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -397,6 +408,105 @@ func (x *JobSpec) GetFirstCome() bool {
 	return false
 }
 
+func (x *JobSpec) GetQuorum() *Quorum {
+	if x != nil {
+		return x.Quorum
+	}
+	return nil
+}
+
+func (x *JobSpec) GetShards() uint32 {
+	if x != nil {
+		return x.Shards
+	}
+	return 0
+}
+
+func (x *JobSpec) GetMinWorkers() uint32 {
+	if x != nil {
+		return x.MinWorkers
+	}
+	return 0
+}
+
+func (x *JobSpec) GetSettle() *durationpb.Duration {
+	if x != nil {
+		return x.Settle
+	}
+	return nil
+}
+
+func (x *JobSpec) GetLostAfter() *durationpb.Duration {
+	if x != nil {
+		return x.LostAfter
+	}
+	return nil
+}
+
+// Quorum is a policy about stragglers: the sum of a chunk that has waited for after and has contributions of so many workers is released
+// without the others.
+type Quorum struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// From 1 to one less than the job's workers.
+	Workers uint32               `protobuf:"varint,1,opt,name=workers,proto3" json:"workers,omitempty"`
+	After   *durationpb.Duration `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
+	// By how many chunks more than a window the slowest worker may be behind before the others wait for it.
+	MaxLag        uint32 `protobuf:"varint,3,opt,name=max_lag,json=maxLag,proto3" json:"max_lag,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Quorum) Reset() {
+	*x = Quorum{}
+	mi := &file_spillway_v1_job_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Quorum) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Quorum) ProtoMessage() {}
+
+func (x *Quorum) ProtoReflect() protoreflect.Message {
+	mi := &file_spillway_v1_job_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Quorum.ProtoReflect.Descriptor instead.
+func (*Quorum) Descriptor() ([]byte, []int) {
+	return file_spillway_v1_job_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Quorum) GetWorkers() uint32 {
+	if x != nil {
+		return x.Workers
+	}
+	return 0
+}
+
+func (x *Quorum) GetAfter() *durationpb.Duration {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *Quorum) GetMaxLag() uint32 {
+	if x != nil {
+		return x.MaxLag
+	}
+	return 0
+}
+
 // Region is a part of the ToR's slots.
 type Region struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -412,7 +522,7 @@ type Region struct {
 
 func (x *Region) Reset() {
 	*x = Region{}
-	mi := &file_spillway_v1_job_proto_msgTypes[1]
+	mi := &file_spillway_v1_job_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -424,7 +534,7 @@ func (x *Region) String() string {
 func (*Region) ProtoMessage() {}
 
 func (x *Region) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_job_proto_msgTypes[1]
+	mi := &file_spillway_v1_job_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -437,7 +547,7 @@ func (x *Region) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Region.ProtoReflect.Descriptor instead.
 func (*Region) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_job_proto_rawDescGZIP(), []int{1}
+	return file_spillway_v1_job_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Region) GetBase() uint32 {
@@ -494,7 +604,7 @@ type Allocation struct {
 
 func (x *Allocation) Reset() {
 	*x = Allocation{}
-	mi := &file_spillway_v1_job_proto_msgTypes[2]
+	mi := &file_spillway_v1_job_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -506,7 +616,7 @@ func (x *Allocation) String() string {
 func (*Allocation) ProtoMessage() {}
 
 func (x *Allocation) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_job_proto_msgTypes[2]
+	mi := &file_spillway_v1_job_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -519,7 +629,7 @@ func (x *Allocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Allocation.ProtoReflect.Descriptor instead.
 func (*Allocation) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_job_proto_rawDescGZIP(), []int{2}
+	return file_spillway_v1_job_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Allocation) GetSlots() uint32 {
@@ -586,14 +696,19 @@ type Job struct {
 	// Since when the state is what it is.
 	Since *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=since,proto3" json:"since,omitempty"`
 	// When it will be deleted if no worker joins; left out while one is present.
-	CollectedAt   *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=collected_at,json=collectedAt,proto3" json:"collected_at,omitempty"`
+	CollectedAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=collected_at,json=collectedAt,proto3" json:"collected_at,omitempty"`
+	// Appliances that the running generation is homed at, one for each shard in order, and those that would take over, in order.
+	Homes   []string `protobuf:"bytes,13,rep,name=homes,proto3" json:"homes,omitempty"`
+	Standby []string `protobuf:"bytes,14,rep,name=standby,proto3" json:"standby,omitempty"`
+	// How often a running generation went on as a new one: because a home was lost, drained or had lost its memory.
+	Moves         uint32 `protobuf:"varint,15,opt,name=moves,proto3" json:"moves,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_spillway_v1_job_proto_msgTypes[3]
+	mi := &file_spillway_v1_job_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -605,7 +720,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_job_proto_msgTypes[3]
+	mi := &file_spillway_v1_job_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -618,7 +733,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_job_proto_rawDescGZIP(), []int{3}
+	return file_spillway_v1_job_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Job) GetSpec() *JobSpec {
@@ -705,6 +820,27 @@ func (x *Job) GetCollectedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Job) GetHomes() []string {
+	if x != nil {
+		return x.Homes
+	}
+	return nil
+}
+
+func (x *Job) GetStandby() []string {
+	if x != nil {
+		return x.Standby
+	}
+	return nil
+}
+
+func (x *Job) GetMoves() uint32 {
+	if x != nil {
+		return x.Moves
+	}
+	return 0
+}
+
 // CreateJobRequest asks for a job.
 type CreateJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -717,7 +853,7 @@ type CreateJobRequest struct {
 
 func (x *CreateJobRequest) Reset() {
 	*x = CreateJobRequest{}
-	mi := &file_spillway_v1_job_proto_msgTypes[4]
+	mi := &file_spillway_v1_job_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -729,7 +865,7 @@ func (x *CreateJobRequest) String() string {
 func (*CreateJobRequest) ProtoMessage() {}
 
 func (x *CreateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_job_proto_msgTypes[4]
+	mi := &file_spillway_v1_job_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -742,7 +878,7 @@ func (x *CreateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJobRequest.ProtoReflect.Descriptor instead.
 func (*CreateJobRequest) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_job_proto_rawDescGZIP(), []int{4}
+	return file_spillway_v1_job_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CreateJobRequest) GetSpec() *JobSpec {
@@ -769,7 +905,7 @@ type CreateJobResponse struct {
 
 func (x *CreateJobResponse) Reset() {
 	*x = CreateJobResponse{}
-	mi := &file_spillway_v1_job_proto_msgTypes[5]
+	mi := &file_spillway_v1_job_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -781,7 +917,7 @@ func (x *CreateJobResponse) String() string {
 func (*CreateJobResponse) ProtoMessage() {}
 
 func (x *CreateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_job_proto_msgTypes[5]
+	mi := &file_spillway_v1_job_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -794,7 +930,7 @@ func (x *CreateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJobResponse.ProtoReflect.Descriptor instead.
 func (*CreateJobResponse) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_job_proto_rawDescGZIP(), []int{5}
+	return file_spillway_v1_job_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CreateJobResponse) GetJob() *Job {
@@ -816,7 +952,7 @@ type DeleteJobRequest struct {
 
 func (x *DeleteJobRequest) Reset() {
 	*x = DeleteJobRequest{}
-	mi := &file_spillway_v1_job_proto_msgTypes[6]
+	mi := &file_spillway_v1_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -828,7 +964,7 @@ func (x *DeleteJobRequest) String() string {
 func (*DeleteJobRequest) ProtoMessage() {}
 
 func (x *DeleteJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_job_proto_msgTypes[6]
+	mi := &file_spillway_v1_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -841,7 +977,7 @@ func (x *DeleteJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJobRequest.ProtoReflect.Descriptor instead.
 func (*DeleteJobRequest) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_job_proto_rawDescGZIP(), []int{6}
+	return file_spillway_v1_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DeleteJobRequest) GetName() string {
@@ -868,7 +1004,7 @@ type DeleteJobResponse struct {
 
 func (x *DeleteJobResponse) Reset() {
 	*x = DeleteJobResponse{}
-	mi := &file_spillway_v1_job_proto_msgTypes[7]
+	mi := &file_spillway_v1_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -880,7 +1016,7 @@ func (x *DeleteJobResponse) String() string {
 func (*DeleteJobResponse) ProtoMessage() {}
 
 func (x *DeleteJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_job_proto_msgTypes[7]
+	mi := &file_spillway_v1_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -893,7 +1029,7 @@ func (x *DeleteJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJobResponse.ProtoReflect.Descriptor instead.
 func (*DeleteJobResponse) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_job_proto_rawDescGZIP(), []int{7}
+	return file_spillway_v1_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DeleteJobResponse) GetJob() *Job {
@@ -913,7 +1049,7 @@ type DrainJobRequest struct {
 
 func (x *DrainJobRequest) Reset() {
 	*x = DrainJobRequest{}
-	mi := &file_spillway_v1_job_proto_msgTypes[8]
+	mi := &file_spillway_v1_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -925,7 +1061,7 @@ func (x *DrainJobRequest) String() string {
 func (*DrainJobRequest) ProtoMessage() {}
 
 func (x *DrainJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_job_proto_msgTypes[8]
+	mi := &file_spillway_v1_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -938,7 +1074,7 @@ func (x *DrainJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainJobRequest.ProtoReflect.Descriptor instead.
 func (*DrainJobRequest) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_job_proto_rawDescGZIP(), []int{8}
+	return file_spillway_v1_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DrainJobRequest) GetName() string {
@@ -958,7 +1094,7 @@ type DrainJobResponse struct {
 
 func (x *DrainJobResponse) Reset() {
 	*x = DrainJobResponse{}
-	mi := &file_spillway_v1_job_proto_msgTypes[9]
+	mi := &file_spillway_v1_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -970,7 +1106,7 @@ func (x *DrainJobResponse) String() string {
 func (*DrainJobResponse) ProtoMessage() {}
 
 func (x *DrainJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_job_proto_msgTypes[9]
+	mi := &file_spillway_v1_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -983,7 +1119,7 @@ func (x *DrainJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainJobResponse.ProtoReflect.Descriptor instead.
 func (*DrainJobResponse) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_job_proto_rawDescGZIP(), []int{9}
+	return file_spillway_v1_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DrainJobResponse) GetJob() *Job {
@@ -1003,7 +1139,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_spillway_v1_job_proto_msgTypes[10]
+	mi := &file_spillway_v1_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1015,7 +1151,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_job_proto_msgTypes[10]
+	mi := &file_spillway_v1_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1028,7 +1164,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_job_proto_rawDescGZIP(), []int{10}
+	return file_spillway_v1_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetJobRequest) GetName() string {
@@ -1048,7 +1184,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_spillway_v1_job_proto_msgTypes[11]
+	mi := &file_spillway_v1_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1060,7 +1196,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_job_proto_msgTypes[11]
+	mi := &file_spillway_v1_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1073,7 +1209,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_spillway_v1_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -1092,7 +1228,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_spillway_v1_job_proto_msgTypes[12]
+	mi := &file_spillway_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1104,7 +1240,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_job_proto_msgTypes[12]
+	mi := &file_spillway_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1117,7 +1253,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_spillway_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 // ListJobsResponse are the jobs, by name.
@@ -1130,7 +1266,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_spillway_v1_job_proto_msgTypes[13]
+	mi := &file_spillway_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1142,7 +1278,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_job_proto_msgTypes[13]
+	mi := &file_spillway_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1155,7 +1291,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_spillway_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -1176,7 +1312,7 @@ type WatchJobsRequest struct {
 
 func (x *WatchJobsRequest) Reset() {
 	*x = WatchJobsRequest{}
-	mi := &file_spillway_v1_job_proto_msgTypes[14]
+	mi := &file_spillway_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1188,7 +1324,7 @@ func (x *WatchJobsRequest) String() string {
 func (*WatchJobsRequest) ProtoMessage() {}
 
 func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_job_proto_msgTypes[14]
+	mi := &file_spillway_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1201,7 +1337,7 @@ func (x *WatchJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobsRequest) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_spillway_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WatchJobsRequest) GetName() string {
@@ -1223,7 +1359,7 @@ type WatchJobsResponse struct {
 
 func (x *WatchJobsResponse) Reset() {
 	*x = WatchJobsResponse{}
-	mi := &file_spillway_v1_job_proto_msgTypes[15]
+	mi := &file_spillway_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1235,7 +1371,7 @@ func (x *WatchJobsResponse) String() string {
 func (*WatchJobsResponse) ProtoMessage() {}
 
 func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_job_proto_msgTypes[15]
+	mi := &file_spillway_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1248,7 +1384,7 @@ func (x *WatchJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchJobsResponse.ProtoReflect.Descriptor instead.
 func (*WatchJobsResponse) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_spillway_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchJobsResponse) GetJob() *Job {
@@ -1269,7 +1405,7 @@ var File_spillway_v1_job_proto protoreflect.FileDescriptor
 
 const file_spillway_v1_job_proto_rawDesc = "" +
 	"\n" +
-	"\x15spillway/v1/job.proto\x12\vspillway.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf4\x03\n" +
+	"\x15spillway/v1/job.proto\x12\vspillway.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc7\x05\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aworkers\x18\x02 \x01(\rR\aworkers\x12\x1a\n" +
@@ -1285,7 +1421,18 @@ const file_spillway_v1_job_proto_rawDesc = "" +
 	"\asilence\x18\v \x01(\v2\x19.google.protobuf.DurationR\asilence\x12/\n" +
 	"\x05grace\x18\f \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x1d\n" +
 	"\n" +
-	"first_come\x18\r \x01(\bR\tfirstCome\"z\n" +
+	"first_come\x18\r \x01(\bR\tfirstCome\x12+\n" +
+	"\x06quorum\x18\x0e \x01(\v2\x13.spillway.v1.QuorumR\x06quorum\x12\x16\n" +
+	"\x06shards\x18\x0f \x01(\rR\x06shards\x12\x1f\n" +
+	"\vmin_workers\x18\x10 \x01(\rR\n" +
+	"minWorkers\x121\n" +
+	"\x06settle\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\x06settle\x128\n" +
+	"\n" +
+	"lost_after\x18\x12 \x01(\v2\x19.google.protobuf.DurationR\tlostAfter\"l\n" +
+	"\x06Quorum\x12\x18\n" +
+	"\aworkers\x18\x01 \x01(\rR\aworkers\x12/\n" +
+	"\x05after\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05after\x12\x17\n" +
+	"\amax_lag\x18\x03 \x01(\rR\x06maxLag\"z\n" +
 	"\x06Region\x12\x12\n" +
 	"\x04base\x18\x01 \x01(\rR\x04base\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\rR\x05slots\x12\x16\n" +
@@ -1300,7 +1447,7 @@ const file_spillway_v1_job_proto_rawDesc = "" +
 	"\x06region\x18\x04 \x01(\v2\x13.spillway.v1.RegionR\x06region\x12\x14\n" +
 	"\x05group\x18\x05 \x01(\tR\x05group\x12\x1f\n" +
 	"\vworker_port\x18\x06 \x01(\rR\n" +
-	"workerPort\"\xe2\x03\n" +
+	"workerPort\"\xa8\x04\n" +
 	"\x03Job\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.spillway.v1.JobSpecR\x04spec\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\rR\x02id\x12\x1e\n" +
@@ -1318,7 +1465,10 @@ const file_spillway_v1_job_proto_rawDesc = "" +
 	"\acreated\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\acreated\x120\n" +
 	"\x05since\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12=\n" +
-	"\fcollected_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\vcollectedAt\"U\n" +
+	"\fcollected_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\vcollectedAt\x12\x14\n" +
+	"\x05homes\x18\r \x03(\tR\x05homes\x12\x18\n" +
+	"\astandby\x18\x0e \x03(\tR\astandby\x12\x14\n" +
+	"\x05moves\x18\x0f \x01(\rR\x05moves\"U\n" +
 	"\x10CreateJobRequest\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.spillway.v1.JobSpecR\x04spec\x12\x17\n" +
 	"\adry_run\x18\x02 \x01(\bR\x06dryRun\"7\n" +
@@ -1386,70 +1536,75 @@ func file_spillway_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_spillway_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_spillway_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_spillway_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_spillway_v1_job_proto_goTypes = []any{
 	(TorUse)(0),                   // 0: spillway.v1.TorUse
 	(Publication)(0),              // 1: spillway.v1.Publication
 	(JobState)(0),                 // 2: spillway.v1.JobState
 	(JobPath)(0),                  // 3: spillway.v1.JobPath
 	(*JobSpec)(nil),               // 4: spillway.v1.JobSpec
-	(*Region)(nil),                // 5: spillway.v1.Region
-	(*Allocation)(nil),            // 6: spillway.v1.Allocation
-	(*Job)(nil),                   // 7: spillway.v1.Job
-	(*CreateJobRequest)(nil),      // 8: spillway.v1.CreateJobRequest
-	(*CreateJobResponse)(nil),     // 9: spillway.v1.CreateJobResponse
-	(*DeleteJobRequest)(nil),      // 10: spillway.v1.DeleteJobRequest
-	(*DeleteJobResponse)(nil),     // 11: spillway.v1.DeleteJobResponse
-	(*DrainJobRequest)(nil),       // 12: spillway.v1.DrainJobRequest
-	(*DrainJobResponse)(nil),      // 13: spillway.v1.DrainJobResponse
-	(*GetJobRequest)(nil),         // 14: spillway.v1.GetJobRequest
-	(*GetJobResponse)(nil),        // 15: spillway.v1.GetJobResponse
-	(*ListJobsRequest)(nil),       // 16: spillway.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),      // 17: spillway.v1.ListJobsResponse
-	(*WatchJobsRequest)(nil),      // 18: spillway.v1.WatchJobsRequest
-	(*WatchJobsResponse)(nil),     // 19: spillway.v1.WatchJobsResponse
-	(*durationpb.Duration)(nil),   // 20: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
+	(*Quorum)(nil),                // 5: spillway.v1.Quorum
+	(*Region)(nil),                // 6: spillway.v1.Region
+	(*Allocation)(nil),            // 7: spillway.v1.Allocation
+	(*Job)(nil),                   // 8: spillway.v1.Job
+	(*CreateJobRequest)(nil),      // 9: spillway.v1.CreateJobRequest
+	(*CreateJobResponse)(nil),     // 10: spillway.v1.CreateJobResponse
+	(*DeleteJobRequest)(nil),      // 11: spillway.v1.DeleteJobRequest
+	(*DeleteJobResponse)(nil),     // 12: spillway.v1.DeleteJobResponse
+	(*DrainJobRequest)(nil),       // 13: spillway.v1.DrainJobRequest
+	(*DrainJobResponse)(nil),      // 14: spillway.v1.DrainJobResponse
+	(*GetJobRequest)(nil),         // 15: spillway.v1.GetJobRequest
+	(*GetJobResponse)(nil),        // 16: spillway.v1.GetJobResponse
+	(*ListJobsRequest)(nil),       // 17: spillway.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),      // 18: spillway.v1.ListJobsResponse
+	(*WatchJobsRequest)(nil),      // 19: spillway.v1.WatchJobsRequest
+	(*WatchJobsResponse)(nil),     // 20: spillway.v1.WatchJobsResponse
+	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
 }
 var file_spillway_v1_job_proto_depIdxs = []int32{
 	0,  // 0: spillway.v1.JobSpec.tor:type_name -> spillway.v1.TorUse
 	1,  // 1: spillway.v1.JobSpec.publication:type_name -> spillway.v1.Publication
-	20, // 2: spillway.v1.JobSpec.min_rto:type_name -> google.protobuf.Duration
-	20, // 3: spillway.v1.JobSpec.max_rto:type_name -> google.protobuf.Duration
-	20, // 4: spillway.v1.JobSpec.silence:type_name -> google.protobuf.Duration
-	20, // 5: spillway.v1.JobSpec.grace:type_name -> google.protobuf.Duration
-	5,  // 6: spillway.v1.Allocation.region:type_name -> spillway.v1.Region
-	4,  // 7: spillway.v1.Job.spec:type_name -> spillway.v1.JobSpec
-	2,  // 8: spillway.v1.Job.state:type_name -> spillway.v1.JobState
-	3,  // 9: spillway.v1.Job.path:type_name -> spillway.v1.JobPath
-	6,  // 10: spillway.v1.Job.allocation:type_name -> spillway.v1.Allocation
-	21, // 11: spillway.v1.Job.created:type_name -> google.protobuf.Timestamp
-	21, // 12: spillway.v1.Job.since:type_name -> google.protobuf.Timestamp
-	21, // 13: spillway.v1.Job.collected_at:type_name -> google.protobuf.Timestamp
-	4,  // 14: spillway.v1.CreateJobRequest.spec:type_name -> spillway.v1.JobSpec
-	7,  // 15: spillway.v1.CreateJobResponse.job:type_name -> spillway.v1.Job
-	7,  // 16: spillway.v1.DeleteJobResponse.job:type_name -> spillway.v1.Job
-	7,  // 17: spillway.v1.DrainJobResponse.job:type_name -> spillway.v1.Job
-	7,  // 18: spillway.v1.GetJobResponse.job:type_name -> spillway.v1.Job
-	7,  // 19: spillway.v1.ListJobsResponse.jobs:type_name -> spillway.v1.Job
-	7,  // 20: spillway.v1.WatchJobsResponse.job:type_name -> spillway.v1.Job
-	8,  // 21: spillway.v1.JobService.CreateJob:input_type -> spillway.v1.CreateJobRequest
-	10, // 22: spillway.v1.JobService.DeleteJob:input_type -> spillway.v1.DeleteJobRequest
-	12, // 23: spillway.v1.JobService.DrainJob:input_type -> spillway.v1.DrainJobRequest
-	14, // 24: spillway.v1.JobService.GetJob:input_type -> spillway.v1.GetJobRequest
-	16, // 25: spillway.v1.JobService.ListJobs:input_type -> spillway.v1.ListJobsRequest
-	18, // 26: spillway.v1.JobService.WatchJobs:input_type -> spillway.v1.WatchJobsRequest
-	9,  // 27: spillway.v1.JobService.CreateJob:output_type -> spillway.v1.CreateJobResponse
-	11, // 28: spillway.v1.JobService.DeleteJob:output_type -> spillway.v1.DeleteJobResponse
-	13, // 29: spillway.v1.JobService.DrainJob:output_type -> spillway.v1.DrainJobResponse
-	15, // 30: spillway.v1.JobService.GetJob:output_type -> spillway.v1.GetJobResponse
-	17, // 31: spillway.v1.JobService.ListJobs:output_type -> spillway.v1.ListJobsResponse
-	19, // 32: spillway.v1.JobService.WatchJobs:output_type -> spillway.v1.WatchJobsResponse
-	27, // [27:33] is the sub-list for method output_type
-	21, // [21:27] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	21, // 2: spillway.v1.JobSpec.min_rto:type_name -> google.protobuf.Duration
+	21, // 3: spillway.v1.JobSpec.max_rto:type_name -> google.protobuf.Duration
+	21, // 4: spillway.v1.JobSpec.silence:type_name -> google.protobuf.Duration
+	21, // 5: spillway.v1.JobSpec.grace:type_name -> google.protobuf.Duration
+	5,  // 6: spillway.v1.JobSpec.quorum:type_name -> spillway.v1.Quorum
+	21, // 7: spillway.v1.JobSpec.settle:type_name -> google.protobuf.Duration
+	21, // 8: spillway.v1.JobSpec.lost_after:type_name -> google.protobuf.Duration
+	21, // 9: spillway.v1.Quorum.after:type_name -> google.protobuf.Duration
+	6,  // 10: spillway.v1.Allocation.region:type_name -> spillway.v1.Region
+	4,  // 11: spillway.v1.Job.spec:type_name -> spillway.v1.JobSpec
+	2,  // 12: spillway.v1.Job.state:type_name -> spillway.v1.JobState
+	3,  // 13: spillway.v1.Job.path:type_name -> spillway.v1.JobPath
+	7,  // 14: spillway.v1.Job.allocation:type_name -> spillway.v1.Allocation
+	22, // 15: spillway.v1.Job.created:type_name -> google.protobuf.Timestamp
+	22, // 16: spillway.v1.Job.since:type_name -> google.protobuf.Timestamp
+	22, // 17: spillway.v1.Job.collected_at:type_name -> google.protobuf.Timestamp
+	4,  // 18: spillway.v1.CreateJobRequest.spec:type_name -> spillway.v1.JobSpec
+	8,  // 19: spillway.v1.CreateJobResponse.job:type_name -> spillway.v1.Job
+	8,  // 20: spillway.v1.DeleteJobResponse.job:type_name -> spillway.v1.Job
+	8,  // 21: spillway.v1.DrainJobResponse.job:type_name -> spillway.v1.Job
+	8,  // 22: spillway.v1.GetJobResponse.job:type_name -> spillway.v1.Job
+	8,  // 23: spillway.v1.ListJobsResponse.jobs:type_name -> spillway.v1.Job
+	8,  // 24: spillway.v1.WatchJobsResponse.job:type_name -> spillway.v1.Job
+	9,  // 25: spillway.v1.JobService.CreateJob:input_type -> spillway.v1.CreateJobRequest
+	11, // 26: spillway.v1.JobService.DeleteJob:input_type -> spillway.v1.DeleteJobRequest
+	13, // 27: spillway.v1.JobService.DrainJob:input_type -> spillway.v1.DrainJobRequest
+	15, // 28: spillway.v1.JobService.GetJob:input_type -> spillway.v1.GetJobRequest
+	17, // 29: spillway.v1.JobService.ListJobs:input_type -> spillway.v1.ListJobsRequest
+	19, // 30: spillway.v1.JobService.WatchJobs:input_type -> spillway.v1.WatchJobsRequest
+	10, // 31: spillway.v1.JobService.CreateJob:output_type -> spillway.v1.CreateJobResponse
+	12, // 32: spillway.v1.JobService.DeleteJob:output_type -> spillway.v1.DeleteJobResponse
+	14, // 33: spillway.v1.JobService.DrainJob:output_type -> spillway.v1.DrainJobResponse
+	16, // 34: spillway.v1.JobService.GetJob:output_type -> spillway.v1.GetJobResponse
+	18, // 35: spillway.v1.JobService.ListJobs:output_type -> spillway.v1.ListJobsResponse
+	20, // 36: spillway.v1.JobService.WatchJobs:output_type -> spillway.v1.WatchJobsResponse
+	31, // [31:37] is the sub-list for method output_type
+	25, // [25:31] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_spillway_v1_job_proto_init() }
@@ -1463,7 +1618,7 @@ func file_spillway_v1_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_spillway_v1_job_proto_rawDesc), len(file_spillway_v1_job_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -810,10 +810,14 @@ type Worker struct {
 	Packets    uint64                 `protobuf:"varint,6,opt,name=packets,proto3" json:"packets,omitempty"`
 	LastPacket *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=last_packet,json=lastPacket,proto3" json:"last_packet,omitempty"`
 	// Chunks at the aggregator that wait for it, and for how long the oldest has.
-	WaitedFor     uint32               `protobuf:"varint,8,opt,name=waited_for,json=waitedFor,proto3" json:"waited_for,omitempty"`
-	Late          *durationpb.Duration `protobuf:"bytes,9,opt,name=late,proto3" json:"late,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	WaitedFor uint32               `protobuf:"varint,8,opt,name=waited_for,json=waitedFor,proto3" json:"waited_for,omitempty"`
+	Late      *durationpb.Duration `protobuf:"bytes,9,opt,name=late,proto3" json:"late,omitempty"`
+	// How much later than the first contribution to a chunk this worker's came, in this generation; left out: not measured.
+	Lateness *Lateness `protobuf:"bytes,10,opt,name=lateness,proto3" json:"lateness,omitempty"`
+	// Chunks that were released without this worker.
+	ReleasedWithout uint64 `protobuf:"varint,11,opt,name=released_without,json=releasedWithout,proto3" json:"released_without,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Worker) Reset() {
@@ -909,6 +913,83 @@ func (x *Worker) GetLate() *durationpb.Duration {
 	return nil
 }
 
+func (x *Worker) GetLateness() *Lateness {
+	if x != nil {
+		return x.Lateness
+	}
+	return nil
+}
+
+func (x *Worker) GetReleasedWithout() uint64 {
+	if x != nil {
+		return x.ReleasedWithout
+	}
+	return 0
+}
+
+// Lateness is a histogram of times between the first contribution to a chunk and a worker's.
+type Lateness struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Upper bounds of the buckets but the last, in nanoseconds, ascending; counts has one more.
+	Bounds []uint64 `protobuf:"varint,1,rep,packed,name=bounds,proto3" json:"bounds,omitempty"`
+	Counts []uint64 `protobuf:"varint,2,rep,packed,name=counts,proto3" json:"counts,omitempty"`
+	// Sum of all times, in nanoseconds.
+	Sum           uint64 `protobuf:"varint,3,opt,name=sum,proto3" json:"sum,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Lateness) Reset() {
+	*x = Lateness{}
+	mi := &file_spillway_v1_node_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Lateness) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Lateness) ProtoMessage() {}
+
+func (x *Lateness) ProtoReflect() protoreflect.Message {
+	mi := &file_spillway_v1_node_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Lateness.ProtoReflect.Descriptor instead.
+func (*Lateness) Descriptor() ([]byte, []int) {
+	return file_spillway_v1_node_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Lateness) GetBounds() []uint64 {
+	if x != nil {
+		return x.Bounds
+	}
+	return nil
+}
+
+func (x *Lateness) GetCounts() []uint64 {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+func (x *Lateness) GetSum() uint64 {
+	if x != nil {
+		return x.Sum
+	}
+	return 0
+}
+
 // ListSlotsRequest names a job.
 type ListSlotsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -923,7 +1004,7 @@ type ListSlotsRequest struct {
 
 func (x *ListSlotsRequest) Reset() {
 	*x = ListSlotsRequest{}
-	mi := &file_spillway_v1_node_proto_msgTypes[9]
+	mi := &file_spillway_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -935,7 +1016,7 @@ func (x *ListSlotsRequest) String() string {
 func (*ListSlotsRequest) ProtoMessage() {}
 
 func (x *ListSlotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_node_proto_msgTypes[9]
+	mi := &file_spillway_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -948,7 +1029,7 @@ func (x *ListSlotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlotsRequest.ProtoReflect.Descriptor instead.
 func (*ListSlotsRequest) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_spillway_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListSlotsRequest) GetJob() string {
@@ -984,7 +1065,7 @@ type ListSlotsResponse struct {
 
 func (x *ListSlotsResponse) Reset() {
 	*x = ListSlotsResponse{}
-	mi := &file_spillway_v1_node_proto_msgTypes[10]
+	mi := &file_spillway_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -996,7 +1077,7 @@ func (x *ListSlotsResponse) String() string {
 func (*ListSlotsResponse) ProtoMessage() {}
 
 func (x *ListSlotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_node_proto_msgTypes[10]
+	mi := &file_spillway_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1009,7 +1090,7 @@ func (x *ListSlotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlotsResponse.ProtoReflect.Descriptor instead.
 func (*ListSlotsResponse) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_spillway_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListSlotsResponse) GetSlots() []*Slot {
@@ -1046,7 +1127,7 @@ type Slot struct {
 
 func (x *Slot) Reset() {
 	*x = Slot{}
-	mi := &file_spillway_v1_node_proto_msgTypes[11]
+	mi := &file_spillway_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1058,7 +1139,7 @@ func (x *Slot) String() string {
 func (*Slot) ProtoMessage() {}
 
 func (x *Slot) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_node_proto_msgTypes[11]
+	mi := &file_spillway_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1071,7 +1152,7 @@ func (x *Slot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slot.ProtoReflect.Descriptor instead.
 func (*Slot) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_spillway_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Slot) GetIndex() uint32 {
@@ -1141,7 +1222,7 @@ type ListLevelsRequest struct {
 
 func (x *ListLevelsRequest) Reset() {
 	*x = ListLevelsRequest{}
-	mi := &file_spillway_v1_node_proto_msgTypes[12]
+	mi := &file_spillway_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1153,7 +1234,7 @@ func (x *ListLevelsRequest) String() string {
 func (*ListLevelsRequest) ProtoMessage() {}
 
 func (x *ListLevelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_node_proto_msgTypes[12]
+	mi := &file_spillway_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1166,7 +1247,7 @@ func (x *ListLevelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLevelsRequest.ProtoReflect.Descriptor instead.
 func (*ListLevelsRequest) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_spillway_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListLevelsRequest) GetJob() string {
@@ -1186,7 +1267,7 @@ type ListLevelsResponse struct {
 
 func (x *ListLevelsResponse) Reset() {
 	*x = ListLevelsResponse{}
-	mi := &file_spillway_v1_node_proto_msgTypes[13]
+	mi := &file_spillway_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1198,7 +1279,7 @@ func (x *ListLevelsResponse) String() string {
 func (*ListLevelsResponse) ProtoMessage() {}
 
 func (x *ListLevelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_node_proto_msgTypes[13]
+	mi := &file_spillway_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1211,7 +1292,7 @@ func (x *ListLevelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLevelsResponse.ProtoReflect.Descriptor instead.
 func (*ListLevelsResponse) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_spillway_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListLevelsResponse) GetLevels() []*Level {
@@ -1245,7 +1326,7 @@ type Level struct {
 
 func (x *Level) Reset() {
 	*x = Level{}
-	mi := &file_spillway_v1_node_proto_msgTypes[14]
+	mi := &file_spillway_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1257,7 +1338,7 @@ func (x *Level) String() string {
 func (*Level) ProtoMessage() {}
 
 func (x *Level) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_node_proto_msgTypes[14]
+	mi := &file_spillway_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1270,7 +1351,7 @@ func (x *Level) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Level.ProtoReflect.Descriptor instead.
 func (*Level) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_spillway_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Level) GetJob() string {
@@ -1347,7 +1428,7 @@ type ListCountersRequest struct {
 
 func (x *ListCountersRequest) Reset() {
 	*x = ListCountersRequest{}
-	mi := &file_spillway_v1_node_proto_msgTypes[15]
+	mi := &file_spillway_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1359,7 +1440,7 @@ func (x *ListCountersRequest) String() string {
 func (*ListCountersRequest) ProtoMessage() {}
 
 func (x *ListCountersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_node_proto_msgTypes[15]
+	mi := &file_spillway_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1372,7 +1453,7 @@ func (x *ListCountersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCountersRequest.ProtoReflect.Descriptor instead.
 func (*ListCountersRequest) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_spillway_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListCountersRequest) GetJob() string {
@@ -1392,7 +1473,7 @@ type ListCountersResponse struct {
 
 func (x *ListCountersResponse) Reset() {
 	*x = ListCountersResponse{}
-	mi := &file_spillway_v1_node_proto_msgTypes[16]
+	mi := &file_spillway_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1404,7 +1485,7 @@ func (x *ListCountersResponse) String() string {
 func (*ListCountersResponse) ProtoMessage() {}
 
 func (x *ListCountersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_node_proto_msgTypes[16]
+	mi := &file_spillway_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1417,7 +1498,7 @@ func (x *ListCountersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCountersResponse.ProtoReflect.Descriptor instead.
 func (*ListCountersResponse) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_spillway_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListCountersResponse) GetCounters() []*Counter {
@@ -1444,7 +1525,7 @@ type Counter struct {
 
 func (x *Counter) Reset() {
 	*x = Counter{}
-	mi := &file_spillway_v1_node_proto_msgTypes[17]
+	mi := &file_spillway_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1456,7 +1537,7 @@ func (x *Counter) String() string {
 func (*Counter) ProtoMessage() {}
 
 func (x *Counter) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_node_proto_msgTypes[17]
+	mi := &file_spillway_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1469,7 +1550,7 @@ func (x *Counter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counter.ProtoReflect.Descriptor instead.
 func (*Counter) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_spillway_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Counter) GetLevel() string {
@@ -1518,7 +1599,7 @@ type GetSwitchRequest struct {
 
 func (x *GetSwitchRequest) Reset() {
 	*x = GetSwitchRequest{}
-	mi := &file_spillway_v1_node_proto_msgTypes[18]
+	mi := &file_spillway_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1530,7 +1611,7 @@ func (x *GetSwitchRequest) String() string {
 func (*GetSwitchRequest) ProtoMessage() {}
 
 func (x *GetSwitchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_node_proto_msgTypes[18]
+	mi := &file_spillway_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1543,7 +1624,7 @@ func (x *GetSwitchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSwitchRequest.ProtoReflect.Descriptor instead.
 func (*GetSwitchRequest) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_spillway_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetSwitchRequest) GetSlots() bool {
@@ -1584,7 +1665,7 @@ type GetSwitchResponse struct {
 
 func (x *GetSwitchResponse) Reset() {
 	*x = GetSwitchResponse{}
-	mi := &file_spillway_v1_node_proto_msgTypes[19]
+	mi := &file_spillway_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1596,7 +1677,7 @@ func (x *GetSwitchResponse) String() string {
 func (*GetSwitchResponse) ProtoMessage() {}
 
 func (x *GetSwitchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_node_proto_msgTypes[19]
+	mi := &file_spillway_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1609,7 +1690,7 @@ func (x *GetSwitchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSwitchResponse.ProtoReflect.Descriptor instead.
 func (*GetSwitchResponse) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_spillway_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetSwitchResponse) GetState() SwitchState {
@@ -1751,7 +1832,7 @@ type Table struct {
 
 func (x *Table) Reset() {
 	*x = Table{}
-	mi := &file_spillway_v1_node_proto_msgTypes[20]
+	mi := &file_spillway_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1763,7 +1844,7 @@ func (x *Table) String() string {
 func (*Table) ProtoMessage() {}
 
 func (x *Table) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_node_proto_msgTypes[20]
+	mi := &file_spillway_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1776,7 +1857,7 @@ func (x *Table) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Table.ProtoReflect.Descriptor instead.
 func (*Table) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_spillway_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Table) GetName() string {
@@ -1819,7 +1900,7 @@ type Group struct {
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_spillway_v1_node_proto_msgTypes[21]
+	mi := &file_spillway_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1831,7 +1912,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_node_proto_msgTypes[21]
+	mi := &file_spillway_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1844,7 +1925,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_spillway_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Group) GetId() uint32 {
@@ -1883,7 +1964,7 @@ type TorSlot struct {
 
 func (x *TorSlot) Reset() {
 	*x = TorSlot{}
-	mi := &file_spillway_v1_node_proto_msgTypes[22]
+	mi := &file_spillway_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1895,7 +1976,7 @@ func (x *TorSlot) String() string {
 func (*TorSlot) ProtoMessage() {}
 
 func (x *TorSlot) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_node_proto_msgTypes[22]
+	mi := &file_spillway_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1908,7 +1989,7 @@ func (x *TorSlot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TorSlot.ProtoReflect.Descriptor instead.
 func (*TorSlot) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_spillway_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TorSlot) GetIndex() uint32 {
@@ -1964,7 +2045,7 @@ type DiagnoseRequest struct {
 
 func (x *DiagnoseRequest) Reset() {
 	*x = DiagnoseRequest{}
-	mi := &file_spillway_v1_node_proto_msgTypes[23]
+	mi := &file_spillway_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1976,7 +2057,7 @@ func (x *DiagnoseRequest) String() string {
 func (*DiagnoseRequest) ProtoMessage() {}
 
 func (x *DiagnoseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_node_proto_msgTypes[23]
+	mi := &file_spillway_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1989,7 +2070,7 @@ func (x *DiagnoseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiagnoseRequest.ProtoReflect.Descriptor instead.
 func (*DiagnoseRequest) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_spillway_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DiagnoseRequest) GetJob() string {
@@ -2009,7 +2090,7 @@ type DiagnoseResponse struct {
 
 func (x *DiagnoseResponse) Reset() {
 	*x = DiagnoseResponse{}
-	mi := &file_spillway_v1_node_proto_msgTypes[24]
+	mi := &file_spillway_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2021,7 +2102,7 @@ func (x *DiagnoseResponse) String() string {
 func (*DiagnoseResponse) ProtoMessage() {}
 
 func (x *DiagnoseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_node_proto_msgTypes[24]
+	mi := &file_spillway_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2034,7 +2115,7 @@ func (x *DiagnoseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiagnoseResponse.ProtoReflect.Descriptor instead.
 func (*DiagnoseResponse) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_spillway_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DiagnoseResponse) GetFindings() []*Finding {
@@ -2062,7 +2143,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_spillway_v1_node_proto_msgTypes[25]
+	mi := &file_spillway_v1_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2074,7 +2155,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_node_proto_msgTypes[25]
+	mi := &file_spillway_v1_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2087,7 +2168,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_node_proto_rawDescGZIP(), []int{25}
+	return file_spillway_v1_node_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Finding) GetCheck() string {
@@ -2140,7 +2221,7 @@ type StreamEventsRequest struct {
 
 func (x *StreamEventsRequest) Reset() {
 	*x = StreamEventsRequest{}
-	mi := &file_spillway_v1_node_proto_msgTypes[26]
+	mi := &file_spillway_v1_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2152,7 +2233,7 @@ func (x *StreamEventsRequest) String() string {
 func (*StreamEventsRequest) ProtoMessage() {}
 
 func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_node_proto_msgTypes[26]
+	mi := &file_spillway_v1_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2165,7 +2246,7 @@ func (x *StreamEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsRequest.ProtoReflect.Descriptor instead.
 func (*StreamEventsRequest) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_node_proto_rawDescGZIP(), []int{26}
+	return file_spillway_v1_node_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StreamEventsRequest) GetFollow() bool {
@@ -2199,7 +2280,7 @@ type StreamEventsResponse struct {
 
 func (x *StreamEventsResponse) Reset() {
 	*x = StreamEventsResponse{}
-	mi := &file_spillway_v1_node_proto_msgTypes[27]
+	mi := &file_spillway_v1_node_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2211,7 +2292,7 @@ func (x *StreamEventsResponse) String() string {
 func (*StreamEventsResponse) ProtoMessage() {}
 
 func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_node_proto_msgTypes[27]
+	mi := &file_spillway_v1_node_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2224,7 +2305,7 @@ func (x *StreamEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamEventsResponse.ProtoReflect.Descriptor instead.
 func (*StreamEventsResponse) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_node_proto_rawDescGZIP(), []int{27}
+	return file_spillway_v1_node_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StreamEventsResponse) GetEvent() *Event {
@@ -2255,7 +2336,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_spillway_v1_node_proto_msgTypes[28]
+	mi := &file_spillway_v1_node_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2267,7 +2348,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_node_proto_msgTypes[28]
+	mi := &file_spillway_v1_node_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2280,7 +2361,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_node_proto_rawDescGZIP(), []int{28}
+	return file_spillway_v1_node_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Event) GetNumber() uint64 {
@@ -2385,7 +2466,7 @@ const file_spillway_v1_node_proto_rawDesc = "" +
 	"\x12ListWorkersRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\"D\n" +
 	"\x13ListWorkersResponse\x12-\n" +
-	"\aworkers\x18\x01 \x03(\v2\x13.spillway.v1.WorkerR\aworkers\"\xdf\x02\n" +
+	"\aworkers\x18\x01 \x03(\v2\x13.spillway.v1.WorkerR\aworkers\"\xbd\x03\n" +
 	"\x06Worker\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\rR\x04rank\x12.\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x18.spillway.v1.WorkerStateR\x05state\x12\x18\n" +
@@ -2397,7 +2478,14 @@ const file_spillway_v1_node_proto_rawDesc = "" +
 	"lastPacket\x12\x1d\n" +
 	"\n" +
 	"waited_for\x18\b \x01(\rR\twaitedFor\x12-\n" +
-	"\x04late\x18\t \x01(\v2\x19.google.protobuf.DurationR\x04late\"V\n" +
+	"\x04late\x18\t \x01(\v2\x19.google.protobuf.DurationR\x04late\x121\n" +
+	"\blateness\x18\n" +
+	" \x01(\v2\x15.spillway.v1.LatenessR\blateness\x12)\n" +
+	"\x10released_without\x18\v \x01(\x04R\x0freleasedWithout\"L\n" +
+	"\bLateness\x12\x16\n" +
+	"\x06bounds\x18\x01 \x03(\x04R\x06bounds\x12\x16\n" +
+	"\x06counts\x18\x02 \x03(\x04R\x06counts\x12\x10\n" +
+	"\x03sum\x18\x03 \x01(\x04R\x03sum\"V\n" +
 	"\x10ListSlotsRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1a\n" +
 	"\bcomplete\x18\x02 \x01(\bR\bcomplete\x12\x14\n" +
@@ -2551,7 +2639,7 @@ func file_spillway_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_spillway_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_spillway_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_spillway_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_spillway_v1_node_proto_goTypes = []any{
 	(WorkerState)(0),              // 0: spillway.v1.WorkerState
 	(SwitchState)(0),              // 1: spillway.v1.SwitchState
@@ -2566,31 +2654,32 @@ var file_spillway_v1_node_proto_goTypes = []any{
 	(*ListWorkersRequest)(nil),    // 10: spillway.v1.ListWorkersRequest
 	(*ListWorkersResponse)(nil),   // 11: spillway.v1.ListWorkersResponse
 	(*Worker)(nil),                // 12: spillway.v1.Worker
-	(*ListSlotsRequest)(nil),      // 13: spillway.v1.ListSlotsRequest
-	(*ListSlotsResponse)(nil),     // 14: spillway.v1.ListSlotsResponse
-	(*Slot)(nil),                  // 15: spillway.v1.Slot
-	(*ListLevelsRequest)(nil),     // 16: spillway.v1.ListLevelsRequest
-	(*ListLevelsResponse)(nil),    // 17: spillway.v1.ListLevelsResponse
-	(*Level)(nil),                 // 18: spillway.v1.Level
-	(*ListCountersRequest)(nil),   // 19: spillway.v1.ListCountersRequest
-	(*ListCountersResponse)(nil),  // 20: spillway.v1.ListCountersResponse
-	(*Counter)(nil),               // 21: spillway.v1.Counter
-	(*GetSwitchRequest)(nil),      // 22: spillway.v1.GetSwitchRequest
-	(*GetSwitchResponse)(nil),     // 23: spillway.v1.GetSwitchResponse
-	(*Table)(nil),                 // 24: spillway.v1.Table
-	(*Group)(nil),                 // 25: spillway.v1.Group
-	(*TorSlot)(nil),               // 26: spillway.v1.TorSlot
-	(*DiagnoseRequest)(nil),       // 27: spillway.v1.DiagnoseRequest
-	(*DiagnoseResponse)(nil),      // 28: spillway.v1.DiagnoseResponse
-	(*Finding)(nil),               // 29: spillway.v1.Finding
-	(*StreamEventsRequest)(nil),   // 30: spillway.v1.StreamEventsRequest
-	(*StreamEventsResponse)(nil),  // 31: spillway.v1.StreamEventsResponse
-	(*Event)(nil),                 // 32: spillway.v1.Event
-	(*timestamppb.Timestamp)(nil), // 33: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 34: google.protobuf.Duration
+	(*Lateness)(nil),              // 13: spillway.v1.Lateness
+	(*ListSlotsRequest)(nil),      // 14: spillway.v1.ListSlotsRequest
+	(*ListSlotsResponse)(nil),     // 15: spillway.v1.ListSlotsResponse
+	(*Slot)(nil),                  // 16: spillway.v1.Slot
+	(*ListLevelsRequest)(nil),     // 17: spillway.v1.ListLevelsRequest
+	(*ListLevelsResponse)(nil),    // 18: spillway.v1.ListLevelsResponse
+	(*Level)(nil),                 // 19: spillway.v1.Level
+	(*ListCountersRequest)(nil),   // 20: spillway.v1.ListCountersRequest
+	(*ListCountersResponse)(nil),  // 21: spillway.v1.ListCountersResponse
+	(*Counter)(nil),               // 22: spillway.v1.Counter
+	(*GetSwitchRequest)(nil),      // 23: spillway.v1.GetSwitchRequest
+	(*GetSwitchResponse)(nil),     // 24: spillway.v1.GetSwitchResponse
+	(*Table)(nil),                 // 25: spillway.v1.Table
+	(*Group)(nil),                 // 26: spillway.v1.Group
+	(*TorSlot)(nil),               // 27: spillway.v1.TorSlot
+	(*DiagnoseRequest)(nil),       // 28: spillway.v1.DiagnoseRequest
+	(*DiagnoseResponse)(nil),      // 29: spillway.v1.DiagnoseResponse
+	(*Finding)(nil),               // 30: spillway.v1.Finding
+	(*StreamEventsRequest)(nil),   // 31: spillway.v1.StreamEventsRequest
+	(*StreamEventsResponse)(nil),  // 32: spillway.v1.StreamEventsResponse
+	(*Event)(nil),                 // 33: spillway.v1.Event
+	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 35: google.protobuf.Duration
 }
 var file_spillway_v1_node_proto_depIdxs = []int32{
-	33, // 0: spillway.v1.GetNodeResponse.started:type_name -> google.protobuf.Timestamp
+	34, // 0: spillway.v1.GetNodeResponse.started:type_name -> google.protobuf.Timestamp
 	6,  // 1: spillway.v1.GetNodeResponse.interfaces:type_name -> spillway.v1.Interface
 	7,  // 2: spillway.v1.GetNodeResponse.capacity:type_name -> spillway.v1.Capacity
 	1,  // 3: spillway.v1.GetNodeResponse.switch:type_name -> spillway.v1.SwitchState
@@ -2602,45 +2691,46 @@ var file_spillway_v1_node_proto_depIdxs = []int32{
 	8,  // 9: spillway.v1.SlotClass.slots:type_name -> spillway.v1.Amount
 	12, // 10: spillway.v1.ListWorkersResponse.workers:type_name -> spillway.v1.Worker
 	0,  // 11: spillway.v1.Worker.state:type_name -> spillway.v1.WorkerState
-	33, // 12: spillway.v1.Worker.since:type_name -> google.protobuf.Timestamp
-	33, // 13: spillway.v1.Worker.last_packet:type_name -> google.protobuf.Timestamp
-	34, // 14: spillway.v1.Worker.late:type_name -> google.protobuf.Duration
-	15, // 15: spillway.v1.ListSlotsResponse.slots:type_name -> spillway.v1.Slot
-	34, // 16: spillway.v1.Slot.age:type_name -> google.protobuf.Duration
-	18, // 17: spillway.v1.ListLevelsResponse.levels:type_name -> spillway.v1.Level
-	21, // 18: spillway.v1.ListCountersResponse.counters:type_name -> spillway.v1.Counter
-	1,  // 19: spillway.v1.GetSwitchResponse.state:type_name -> spillway.v1.SwitchState
-	33, // 20: spillway.v1.GetSwitchResponse.since:type_name -> google.protobuf.Timestamp
-	24, // 21: spillway.v1.GetSwitchResponse.tables:type_name -> spillway.v1.Table
-	25, // 22: spillway.v1.GetSwitchResponse.groups:type_name -> spillway.v1.Group
-	26, // 23: spillway.v1.GetSwitchResponse.occupied:type_name -> spillway.v1.TorSlot
-	33, // 24: spillway.v1.GetSwitchResponse.last_check:type_name -> google.protobuf.Timestamp
-	29, // 25: spillway.v1.DiagnoseResponse.findings:type_name -> spillway.v1.Finding
-	2,  // 26: spillway.v1.Finding.level:type_name -> spillway.v1.FindingLevel
-	32, // 27: spillway.v1.StreamEventsResponse.event:type_name -> spillway.v1.Event
-	33, // 28: spillway.v1.Event.time:type_name -> google.protobuf.Timestamp
-	3,  // 29: spillway.v1.Event.level:type_name -> spillway.v1.EventLevel
-	4,  // 30: spillway.v1.NodeService.GetNode:input_type -> spillway.v1.GetNodeRequest
-	10, // 31: spillway.v1.NodeService.ListWorkers:input_type -> spillway.v1.ListWorkersRequest
-	13, // 32: spillway.v1.NodeService.ListSlots:input_type -> spillway.v1.ListSlotsRequest
-	16, // 33: spillway.v1.NodeService.ListLevels:input_type -> spillway.v1.ListLevelsRequest
-	19, // 34: spillway.v1.NodeService.ListCounters:input_type -> spillway.v1.ListCountersRequest
-	22, // 35: spillway.v1.NodeService.GetSwitch:input_type -> spillway.v1.GetSwitchRequest
-	27, // 36: spillway.v1.NodeService.Diagnose:input_type -> spillway.v1.DiagnoseRequest
-	30, // 37: spillway.v1.NodeService.StreamEvents:input_type -> spillway.v1.StreamEventsRequest
-	5,  // 38: spillway.v1.NodeService.GetNode:output_type -> spillway.v1.GetNodeResponse
-	11, // 39: spillway.v1.NodeService.ListWorkers:output_type -> spillway.v1.ListWorkersResponse
-	14, // 40: spillway.v1.NodeService.ListSlots:output_type -> spillway.v1.ListSlotsResponse
-	17, // 41: spillway.v1.NodeService.ListLevels:output_type -> spillway.v1.ListLevelsResponse
-	20, // 42: spillway.v1.NodeService.ListCounters:output_type -> spillway.v1.ListCountersResponse
-	23, // 43: spillway.v1.NodeService.GetSwitch:output_type -> spillway.v1.GetSwitchResponse
-	28, // 44: spillway.v1.NodeService.Diagnose:output_type -> spillway.v1.DiagnoseResponse
-	31, // 45: spillway.v1.NodeService.StreamEvents:output_type -> spillway.v1.StreamEventsResponse
-	38, // [38:46] is the sub-list for method output_type
-	30, // [30:38] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	34, // 12: spillway.v1.Worker.since:type_name -> google.protobuf.Timestamp
+	34, // 13: spillway.v1.Worker.last_packet:type_name -> google.protobuf.Timestamp
+	35, // 14: spillway.v1.Worker.late:type_name -> google.protobuf.Duration
+	13, // 15: spillway.v1.Worker.lateness:type_name -> spillway.v1.Lateness
+	16, // 16: spillway.v1.ListSlotsResponse.slots:type_name -> spillway.v1.Slot
+	35, // 17: spillway.v1.Slot.age:type_name -> google.protobuf.Duration
+	19, // 18: spillway.v1.ListLevelsResponse.levels:type_name -> spillway.v1.Level
+	22, // 19: spillway.v1.ListCountersResponse.counters:type_name -> spillway.v1.Counter
+	1,  // 20: spillway.v1.GetSwitchResponse.state:type_name -> spillway.v1.SwitchState
+	34, // 21: spillway.v1.GetSwitchResponse.since:type_name -> google.protobuf.Timestamp
+	25, // 22: spillway.v1.GetSwitchResponse.tables:type_name -> spillway.v1.Table
+	26, // 23: spillway.v1.GetSwitchResponse.groups:type_name -> spillway.v1.Group
+	27, // 24: spillway.v1.GetSwitchResponse.occupied:type_name -> spillway.v1.TorSlot
+	34, // 25: spillway.v1.GetSwitchResponse.last_check:type_name -> google.protobuf.Timestamp
+	30, // 26: spillway.v1.DiagnoseResponse.findings:type_name -> spillway.v1.Finding
+	2,  // 27: spillway.v1.Finding.level:type_name -> spillway.v1.FindingLevel
+	33, // 28: spillway.v1.StreamEventsResponse.event:type_name -> spillway.v1.Event
+	34, // 29: spillway.v1.Event.time:type_name -> google.protobuf.Timestamp
+	3,  // 30: spillway.v1.Event.level:type_name -> spillway.v1.EventLevel
+	4,  // 31: spillway.v1.NodeService.GetNode:input_type -> spillway.v1.GetNodeRequest
+	10, // 32: spillway.v1.NodeService.ListWorkers:input_type -> spillway.v1.ListWorkersRequest
+	14, // 33: spillway.v1.NodeService.ListSlots:input_type -> spillway.v1.ListSlotsRequest
+	17, // 34: spillway.v1.NodeService.ListLevels:input_type -> spillway.v1.ListLevelsRequest
+	20, // 35: spillway.v1.NodeService.ListCounters:input_type -> spillway.v1.ListCountersRequest
+	23, // 36: spillway.v1.NodeService.GetSwitch:input_type -> spillway.v1.GetSwitchRequest
+	28, // 37: spillway.v1.NodeService.Diagnose:input_type -> spillway.v1.DiagnoseRequest
+	31, // 38: spillway.v1.NodeService.StreamEvents:input_type -> spillway.v1.StreamEventsRequest
+	5,  // 39: spillway.v1.NodeService.GetNode:output_type -> spillway.v1.GetNodeResponse
+	11, // 40: spillway.v1.NodeService.ListWorkers:output_type -> spillway.v1.ListWorkersResponse
+	15, // 41: spillway.v1.NodeService.ListSlots:output_type -> spillway.v1.ListSlotsResponse
+	18, // 42: spillway.v1.NodeService.ListLevels:output_type -> spillway.v1.ListLevelsResponse
+	21, // 43: spillway.v1.NodeService.ListCounters:output_type -> spillway.v1.ListCountersResponse
+	24, // 44: spillway.v1.NodeService.GetSwitch:output_type -> spillway.v1.GetSwitchResponse
+	29, // 45: spillway.v1.NodeService.Diagnose:output_type -> spillway.v1.DiagnoseResponse
+	32, // 46: spillway.v1.NodeService.StreamEvents:output_type -> spillway.v1.StreamEventsResponse
+	39, // [39:47] is the sub-list for method output_type
+	31, // [31:39] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_spillway_v1_node_proto_init() }
@@ -2654,7 +2744,7 @@ func file_spillway_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_spillway_v1_node_proto_rawDesc), len(file_spillway_v1_node_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   29,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

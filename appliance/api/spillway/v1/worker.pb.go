@@ -38,6 +38,8 @@ const (
 	NoticeKind_NOTICE_KIND_LEFT NoticeKind = 4
 	// The ToR is away, or back.
 	NoticeKind_NOTICE_KIND_SWITCH NoticeKind = 5
+	// Workers are dead: they have been lost for the job's lost_after. Collectives that need them fail.
+	NoticeKind_NOTICE_KIND_DEAD NoticeKind = 6
 )
 
 // Enum value maps for NoticeKind.
@@ -49,6 +51,7 @@ var (
 		3: "NOTICE_KIND_RESUMED",
 		4: "NOTICE_KIND_LEFT",
 		5: "NOTICE_KIND_SWITCH",
+		6: "NOTICE_KIND_DEAD",
 	}
 	NoticeKind_value = map[string]int32{
 		"NOTICE_KIND_UNSPECIFIED": 0,
@@ -57,6 +60,7 @@ var (
 		"NOTICE_KIND_RESUMED":     3,
 		"NOTICE_KIND_LEFT":        4,
 		"NOTICE_KIND_SWITCH":      5,
+		"NOTICE_KIND_DEAD":        6,
 	}
 )
 
@@ -98,7 +102,9 @@ type JoinRequest struct {
 	// Set by a worker that takes part already and has lost its call, when the appliance was restarted for example.
 	Resume *Resume `protobuf:"bytes,4,opt,name=resume,proto3" json:"resume,omitempty"`
 	// What the worker is, for people: host name, process id.
-	Description   string `protobuf:"bytes,5,opt,name=description,proto3" json:"description,omitempty"`
+	Description string `protobuf:"bytes,5,opt,name=description,proto3" json:"description,omitempty"`
+	// Elastic jobs: take any rank that is free, preferably this one. Parameters say which it became.
+	AnyRank       bool `protobuf:"varint,6,opt,name=any_rank,json=anyRank,proto3" json:"any_rank,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -168,6 +174,13 @@ func (x *JoinRequest) GetDescription() string {
 	return ""
 }
 
+func (x *JoinRequest) GetAnyRank() bool {
+	if x != nil {
+		return x.AnyRank
+	}
+	return false
+}
+
 // Resume names the part that a worker has in a generation.
 type Resume struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -222,7 +235,8 @@ func (x *Resume) GetCookie() uint32 {
 	return 0
 }
 
-// JoinResponse is what a worker hears, in the order Waiting, Parameters, Notice.
+// JoinResponse is what a worker hears, in the order Waiting, Parameters, Notice. Parameters that come again are of a generation that takes the
+// place of the one before (resumes is set): the worker goes on in it with what it has.
 type JoinResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Exactly one is set.
@@ -406,16 +420,22 @@ type Parameters struct {
 	Priority   uint32                 `protobuf:"varint,8,opt,name=priority,proto3" json:"priority,omitempty"`
 	// Left out: all chunks are for the home.
 	Tor *Region `protobuf:"bytes,9,opt,name=tor,proto3" json:"tor,omitempty"`
-	// One, as long as a job has one home.
+	// One for each shard: the home of chunk seq is number (seq / 64) mod the number of homes. An appliance can be there several times.
 	Homes []*Home `protobuf:"bytes,10,rep,name=homes,proto3" json:"homes,omitempty"`
 	// Multicast group of results; empty: they come to the worker's own address.
 	Group      string `protobuf:"bytes,11,opt,name=group,proto3" json:"group,omitempty"`
 	WorkerPort uint32 `protobuf:"varint,12,opt,name=worker_port,json=workerPort,proto3" json:"worker_port,omitempty"`
 	// The worker's own address, as the data plane knows it.
-	Address       string               `protobuf:"bytes,13,opt,name=address,proto3" json:"address,omitempty"`
-	MinRto        *durationpb.Duration `protobuf:"bytes,14,opt,name=min_rto,json=minRto,proto3" json:"min_rto,omitempty"`
-	MaxRto        *durationpb.Duration `protobuf:"bytes,15,opt,name=max_rto,json=maxRto,proto3" json:"max_rto,omitempty"`
-	Silence       *durationpb.Duration `protobuf:"bytes,16,opt,name=silence,proto3" json:"silence,omitempty"`
+	Address string               `protobuf:"bytes,13,opt,name=address,proto3" json:"address,omitempty"`
+	MinRto  *durationpb.Duration `protobuf:"bytes,14,opt,name=min_rto,json=minRto,proto3" json:"min_rto,omitempty"`
+	MaxRto  *durationpb.Duration `protobuf:"bytes,15,opt,name=max_rto,json=maxRto,proto3" json:"max_rto,omitempty"`
+	Silence *durationpb.Duration `protobuf:"bytes,16,opt,name=silence,proto3" json:"silence,omitempty"`
+	// The generation that this one goes on from, with its seqs, windows and results; 0: it begins anew.
+	Resumes uint32 `protobuf:"varint,17,opt,name=resumes,proto3" json:"resumes,omitempty"`
+	// Left out: the job waits for all.
+	Quorum *Quorum `protobuf:"bytes,18,opt,name=quorum,proto3" json:"quorum,omitempty"`
+	// Elastic jobs: the worker may call Join again for a smaller or larger generation.
+	Elastic       bool `protobuf:"varint,19,opt,name=elastic,proto3" json:"elastic,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -562,11 +582,32 @@ func (x *Parameters) GetSilence() *durationpb.Duration {
 	return nil
 }
 
+func (x *Parameters) GetResumes() uint32 {
+	if x != nil {
+		return x.Resumes
+	}
+	return 0
+}
+
+func (x *Parameters) GetQuorum() *Quorum {
+	if x != nil {
+		return x.Quorum
+	}
+	return nil
+}
+
+func (x *Parameters) GetElastic() bool {
+	if x != nil {
+		return x.Elastic
+	}
+	return false
+}
+
 // Home is where DATA goes to.
 type Home struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Address string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
-	// First of ports (a power of two) consecutive UDP ports.
+	// First of ports (a power of two) consecutive UDP ports: chunk seq of shard s of n goes to port + (seq / 64 / n) mod ports.
 	Port          uint32 `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
 	Ports         uint32 `protobuf:"varint,3,opt,name=ports,proto3" json:"ports,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -789,13 +830,14 @@ var File_spillway_v1_worker_proto protoreflect.FileDescriptor
 
 const file_spillway_v1_worker_proto_rawDesc = "" +
 	"\n" +
-	"\x18spillway/v1/worker.proto\x12\vspillway.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15spillway/v1/job.proto\"\x9c\x01\n" +
+	"\x18spillway/v1/worker.proto\x12\vspillway.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15spillway/v1/job.proto\"\xb7\x01\n" +
 	"\vJoinRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
 	"\x04rank\x18\x02 \x01(\rR\x04rank\x12\x18\n" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress\x12+\n" +
 	"\x06resume\x18\x04 \x01(\v2\x13.spillway.v1.ResumeR\x06resume\x12 \n" +
-	"\vdescription\x18\x05 \x01(\tR\vdescription\"@\n" +
+	"\vdescription\x18\x05 \x01(\tR\vdescription\x12\x19\n" +
+	"\bany_rank\x18\x06 \x01(\bR\aanyRank\"@\n" +
 	"\x06Resume\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\rR\n" +
@@ -812,7 +854,7 @@ const file_spillway_v1_worker_proto_rawDesc = "" +
 	"\amissing\x18\x01 \x03(\rR\amissing\x12\x18\n" +
 	"\aworkers\x18\x02 \x01(\rR\aworkers\x120\n" +
 	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x12\n" +
-	"\x04step\x18\x04 \x01(\tR\x04step\"\x97\x04\n" +
+	"\x04step\x18\x04 \x01(\tR\x04step\"\xf8\x04\n" +
 	"\n" +
 	"Parameters\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\rR\x05jobId\x12\x1e\n" +
@@ -834,7 +876,10 @@ const file_spillway_v1_worker_proto_rawDesc = "" +
 	"\aaddress\x18\r \x01(\tR\aaddress\x122\n" +
 	"\amin_rto\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\x06minRto\x122\n" +
 	"\amax_rto\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\x06maxRto\x123\n" +
-	"\asilence\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\asilence\"J\n" +
+	"\asilence\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\asilence\x12\x18\n" +
+	"\aresumes\x18\x11 \x01(\rR\aresumes\x12+\n" +
+	"\x06quorum\x18\x12 \x01(\v2\x13.spillway.v1.QuorumR\x06quorum\x12\x18\n" +
+	"\aelastic\x18\x13 \x01(\bR\aelastic\"J\n" +
 	"\x04Home\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\rR\x04port\x12\x14\n" +
@@ -847,7 +892,7 @@ const file_spillway_v1_worker_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
 	"\x04rank\x18\x02 \x01(\rR\x04rank\x12'\n" +
 	"\x04part\x18\x03 \x01(\v2\x13.spillway.v1.ResumeR\x04part\"\x0f\n" +
-	"\rLeaveResponse*\xa0\x01\n" +
+	"\rLeaveResponse*\xb6\x01\n" +
 	"\n" +
 	"NoticeKind\x12\x1b\n" +
 	"\x17NOTICE_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
@@ -855,7 +900,8 @@ const file_spillway_v1_worker_proto_rawDesc = "" +
 	"\x10NOTICE_KIND_LOST\x10\x02\x12\x17\n" +
 	"\x13NOTICE_KIND_RESUMED\x10\x03\x12\x14\n" +
 	"\x10NOTICE_KIND_LEFT\x10\x04\x12\x16\n" +
-	"\x12NOTICE_KIND_SWITCH\x10\x052\x8e\x01\n" +
+	"\x12NOTICE_KIND_SWITCH\x10\x05\x12\x14\n" +
+	"\x10NOTICE_KIND_DEAD\x10\x062\x8e\x01\n" +
 	"\rWorkerService\x12=\n" +
 	"\x04Join\x12\x18.spillway.v1.JoinRequest\x1a\x19.spillway.v1.JoinResponse0\x01\x12>\n" +
 	"\x05Leave\x12\x19.spillway.v1.LeaveRequest\x1a\x1a.spillway.v1.LeaveResponseB/Z-spillway/appliance/api/spillway/v1;spillwayv1b\x06proto3"
@@ -888,6 +934,7 @@ var file_spillway_v1_worker_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
 	(*Region)(nil),                // 11: spillway.v1.Region
 	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
+	(*Quorum)(nil),                // 13: spillway.v1.Quorum
 }
 var file_spillway_v1_worker_proto_depIdxs = []int32{
 	2,  // 0: spillway.v1.JoinRequest.resume:type_name -> spillway.v1.Resume
@@ -900,17 +947,18 @@ var file_spillway_v1_worker_proto_depIdxs = []int32{
 	12, // 7: spillway.v1.Parameters.min_rto:type_name -> google.protobuf.Duration
 	12, // 8: spillway.v1.Parameters.max_rto:type_name -> google.protobuf.Duration
 	12, // 9: spillway.v1.Parameters.silence:type_name -> google.protobuf.Duration
-	0,  // 10: spillway.v1.Notice.kind:type_name -> spillway.v1.NoticeKind
-	2,  // 11: spillway.v1.LeaveRequest.part:type_name -> spillway.v1.Resume
-	1,  // 12: spillway.v1.WorkerService.Join:input_type -> spillway.v1.JoinRequest
-	8,  // 13: spillway.v1.WorkerService.Leave:input_type -> spillway.v1.LeaveRequest
-	3,  // 14: spillway.v1.WorkerService.Join:output_type -> spillway.v1.JoinResponse
-	9,  // 15: spillway.v1.WorkerService.Leave:output_type -> spillway.v1.LeaveResponse
-	14, // [14:16] is the sub-list for method output_type
-	12, // [12:14] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	13, // 10: spillway.v1.Parameters.quorum:type_name -> spillway.v1.Quorum
+	0,  // 11: spillway.v1.Notice.kind:type_name -> spillway.v1.NoticeKind
+	2,  // 12: spillway.v1.LeaveRequest.part:type_name -> spillway.v1.Resume
+	1,  // 13: spillway.v1.WorkerService.Join:input_type -> spillway.v1.JoinRequest
+	8,  // 14: spillway.v1.WorkerService.Leave:input_type -> spillway.v1.LeaveRequest
+	3,  // 15: spillway.v1.WorkerService.Join:output_type -> spillway.v1.JoinResponse
+	9,  // 16: spillway.v1.WorkerService.Leave:output_type -> spillway.v1.LeaveResponse
+	15, // [15:17] is the sub-list for method output_type
+	13, // [13:15] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_spillway_v1_worker_proto_init() }
