@@ -21,48 +21,48 @@ type Lateness struct {
 	Without uint64
 }
 
-// LatenessBounds are the upper bounds of all buckets but the last.
-func (a *Aggregator) LatenessBounds() ([LatenessBuckets - 1]time.Duration, error) {
-	var bounds [LatenessBuckets - 1]time.Duration
-	tick, err := a.tick()
-	if err != nil {
-		return bounds, err
-	}
-	for i := range bounds {
-		bounds[i] = tick << i
-	}
-	return bounds, nil
+// JobLateness is how late the workers of a job are.
+type JobLateness struct {
+	Tick  time.Duration // of the clock
+	Ranks []Lateness    // by rank
 }
 
-// Lateness is how late the workers of a job are, by rank.
-func (a *Aggregator) Lateness(job uint16) ([]Lateness, error) {
+// Bounds are the upper bounds of all buckets but the last.
+func (l *JobLateness) Bounds() (bounds [LatenessBuckets - 1]time.Duration) {
+	for i := range bounds {
+		bounds[i] = l.Tick << i
+	}
+	return bounds
+}
+
+// Lateness reads how late the workers of a job are.
+func (a *Aggregator) Lateness(job uint16) (l JobLateness, err error) {
 	in, err := a.find(job)
 	if err != nil {
-		return nil, err
+		return l, err
 	}
-	tick, err := a.tick()
-	if err != nil {
-		return nil, err
+	if l.Tick, err = a.tick(); err != nil {
+		return l, err
 	}
 	var late aggregatorJobLateness
 	if err := a.objects.Lateness.Lookup(uint32(job), &late); err != nil {
-		return nil, fmt.Errorf("read the lateness of job %d: %w", job, err)
+		return l, fmt.Errorf("read the lateness of job %d: %w", job, err)
 	}
 	var perCPU []aggregatorJobCounters
 	if err := a.objects.Counters.Lookup(uint32(job), &perCPU); err != nil {
-		return nil, fmt.Errorf("read what the members of job %d sent: %w", job, err)
+		return l, fmt.Errorf("read what the members of job %d sent: %w", job, err)
 	}
-	ranks := make([]Lateness, in.job.Workers)
-	for rank := range ranks {
-		l := &late.Rank[rank]
-		ranks[rank] = Lateness{Counts: l.Count, Sum: time.Duration(l.Jiffies) * tick, Without: l.Without}
+	l.Ranks = make([]Lateness, in.job.Workers)
+	for rank := range l.Ranks {
+		of := &late.Rank[rank]
+		l.Ranks[rank] = Lateness{Counts: of.Count, Sum: time.Duration(of.Jiffies) * l.Tick, Without: of.Without}
 	}
 	for i, m := range in.job.Members {
 		for _, c := range perCPU {
-			ranks[bits.TrailingZeros64(m.Bits)].Counts[0] += c.Member[i].Prompt
+			l.Ranks[bits.TrailingZeros64(m.Bits)].Counts[0] += c.Member[i].Prompt
 		}
 	}
-	return ranks, nil
+	return l, nil
 }
 
 // clearLateness forgets what is known of the workers that a job with this id had before.

@@ -51,12 +51,11 @@ func TestLateness(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(JobLateness{us, want}, got); diff != "" {
 		t.Error(diff)
 	}
-	bounds, err := a.LatenessBounds()
-	if err != nil || bounds[0] != us || bounds[11] != 2048*us {
-		t.Error(bounds, err)
+	if bounds := got.Bounds(); bounds[0] != us || bounds[11] != 2048*us {
+		t.Error(bounds)
 	}
 
 	// The next job of the id begins anew.
@@ -69,7 +68,7 @@ func TestLateness(t *testing.T) {
 	if err := a.AddJob(quorumJob()); err != nil {
 		t.Fatal(err)
 	}
-	if got, err = a.Lateness(7); err != nil || !cmp.Equal(got, make([]Lateness, 3)) {
+	if got, err = a.Lateness(7); err != nil || !cmp.Equal(got.Ranks, make([]Lateness, 3)) {
 		t.Error(got, err)
 	}
 }
@@ -86,7 +85,7 @@ func TestLatenessBound(t *testing.T) {
 		send(t, a, frame(i, packet(wire.Data, i, 5, 1<<i, 0, 2), []int32{1, 10}), Drop)
 	}
 	got, err := a.Lateness(7)
-	if err != nil || got[1].Counts[LatenessBuckets-1] != 1 || got[1].Sum != 30*time.Minute {
+	if err != nil || got.Ranks[1].Counts[LatenessBuckets-1] != 1 || got.Ranks[1].Sum != 30*time.Minute {
 		t.Error(got, err)
 	}
 }
