@@ -20,6 +20,7 @@ import (
 	"spillway/appliance/metrics"
 	"spillway/appliance/observe"
 	"spillway/appliance/server"
+	"spillway/appliance/stragglers"
 	"spillway/xdp"
 )
 
@@ -276,6 +277,7 @@ func (d *daemon) serve(ending context.Context, end context.CancelCauseFunc, relo
 		run(&parts, running, "switch", d.followSwitch)
 	}
 	run(&parts, running, "jobs", d.jobs.Run)
+	run(&parts, running, "stragglers", stragglers.New(d.plane, d.jobs, d.events, d.log).Run)
 	run(&parts, running, "interfaces", d.interfaces.watch)
 	run(&parts, ending, "status", d.followStatus)
 	if d.metrics != nil {

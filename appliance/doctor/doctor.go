@@ -56,6 +56,7 @@ func Diagnose(ctx context.Context, sources Sources) []*v1.Finding {
 		d.mtu(job)
 		d.region(job)
 		d.workers(job)
+		d.lateness(job)
 		d.chunks(job)
 		d.multicast(job)
 		d.drops(job.Spec.GetName())

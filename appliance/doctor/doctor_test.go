@@ -28,7 +28,7 @@ func healthy() Sources {
 	address := netip.MustParseAddr("10.0.0.1")
 	worker := func(rank uint32) *v1.Worker {
 		return &v1.Worker{Rank: rank, State: v1.WorkerState_WORKER_STATE_PRESENT, Address: fmt.Sprintf("10.0.0.1%d", rank), Since: ago(time.Hour),
-			Packets: 1000, LastPacket: ago(time.Millisecond)}
+			Packets: 1000, LastPacket: ago(time.Millisecond), Lateness: &v1.Lateness{Bounds: []uint64{4e6, 8e6}, Counts: []uint64{9000, 900, 100}, Sum: 9e9}}
 	}
 	count := func(level, of, name string, value uint64, drop bool) *v1.Counter {
 		return &v1.Counter{Level: level, Job: of, Name: name, Value: value, Drop: drop}
@@ -79,7 +79,7 @@ func TestAHealthySetUpHasNoFinding(t *testing.T) {
 		}
 	}
 	for _, check := range []string{"kernel", "pins", "memory", "clock", "interface", "xdp", "xdp-mode", "steering", "switch", "mtu", "region",
-		"workers", "chunks", "multicast", "drops"} {
+		"workers", "lateness", "chunks", "multicast", "drops"} {
 		if !checks[check] {
 			t.Errorf("the check %s was not made, or does not say that it found nothing", check)
 		}
@@ -140,6 +140,11 @@ func TestFindings(t *testing.T) {
 		"late": {func(s *Sources) {
 			s.Workers[job][1].WaitedFor, s.Workers[job][1].Late = 5, durationpb.New(3*time.Second)
 		}, "workers", failure, "rank 1 (10.0.0.11) is late: 5 chunks wait for it, the oldest for 3s", "process"},
+		"holds the others up": {func(s *Sources) { s.Workers[job][1].Lateness.Sum = 255 * 900e9 }, "lateness", warning,
+			"rank 1 (10.0.0.11) holds the others up: they stood still for it 25% of the time since the generation began; half of its contributions came within 4ms of the first, 99% within 8ms", "--quorum"},
+		"released without it": {func(s *Sources) {
+			s.Jobs[0].Spec.Quorum, s.Workers[job][1].ReleasedWithout = &v1.Quorum{Workers: 1}, 2000
+		}, "lateness", warning, "rank 1 (10.0.0.11) is late: 2000 sums (20%) were released without it", "--after"},
 		"never heard of": {func(s *Sources) {
 			s.Workers[job][1].WaitedFor, s.Workers[job][1].Late, s.Workers[job][1].Packets = 5, durationpb.New(3*time.Second), 0
 		}, "workers", failure, "no packet of it ever", "firewall"},

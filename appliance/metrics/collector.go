@@ -48,6 +48,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	}
 	c.node(snapshot, put)
 	c.jobs(snapshot, put)
+	c.lateness(snapshot, put, to)
 	c.levels(snapshot, put)
 	c.tor(snapshot, put)
 	put(c.set.failures, float64(len(snapshot.Failures)))
@@ -108,6 +109,26 @@ func (c *collector) jobs(s *observe.Snapshot, put putter) {
 	}
 	for job, age := range s.Oldest {
 		put(c.set.oldest, age.Seconds(), job)
+	}
+}
+
+// lateness puts out how late each worker is, as far as the aggregator sees its contributions.
+func (c *collector) lateness(s *observe.Snapshot, put putter, to chan<- prometheus.Metric) {
+	for job, workers := range s.Workers {
+		for _, w := range workers {
+			l := w.GetLateness()
+			if l == nil && w.GetReleasedWithout() == 0 {
+				continue // nothing is known
+			}
+			rank, below, n := strconv.Itoa(int(w.GetRank())), map[float64]uint64{}, uint64(0)
+			for i, count := range l.GetCounts() {
+				if n += count; i < len(l.GetBounds()) {
+					below[time.Duration(l.GetBounds()[i]).Seconds()] = n
+				}
+			}
+			to <- prometheus.MustNewConstHistogram(c.set.lateness.desc, n, time.Duration(l.GetSum()).Seconds(), below, job, rank)
+			put(c.set.without, float64(w.GetReleasedWithout()), job, rank)
+		}
 	}
 }
 

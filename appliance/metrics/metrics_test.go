@@ -54,8 +54,9 @@ func state() *fixed {
 			{Spec: &v1.JobSpec{Name: "bert", Workers: 2}, Id: 2, State: v1.JobState_JOB_STATE_WAITING},
 		},
 		Workers: map[string][]*v1.Worker{
-			"resnet": {{Rank: 0, State: v1.WorkerState_WORKER_STATE_PRESENT, Late: durationpb.New(time.Second)}, {Rank: 1, State: v1.WorkerState_WORKER_STATE_LOST, Late: durationpb.New(4 * time.Second)}},
-			"bert":   {{Rank: 0, State: v1.WorkerState_WORKER_STATE_JOINED}, {Rank: 1, State: v1.WorkerState_WORKER_STATE_MISSING}},
+			"resnet": {{Rank: 0, State: v1.WorkerState_WORKER_STATE_PRESENT, Late: durationpb.New(time.Second),
+				Lateness: &v1.Lateness{Bounds: []uint64{4e6, 8e6, 16e6}, Counts: []uint64{90, 8, 1, 1}, Sum: 2e8}, ReleasedWithout: 5}, {Rank: 1, State: v1.WorkerState_WORKER_STATE_LOST, Late: durationpb.New(4 * time.Second)}},
+			"bert": {{Rank: 0, State: v1.WorkerState_WORKER_STATE_JOINED}, {Rank: 1, State: v1.WorkerState_WORKER_STATE_MISSING}},
 		},
 		Oldest: map[string]time.Duration{"resnet": 4 * time.Second, "bert": 0},
 		Levels: []*v1.Level{

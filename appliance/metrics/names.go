@@ -19,7 +19,7 @@ type metric struct {
 // set are all metrics that are read when Prometheus asks.
 type set struct {
 	build, adopted, warnings, failures                                     *metric
-	jobs, workers, late, oldest                                            *metric
+	jobs, workers, late, oldest, lateness, without                         *metric
 	contributions, published, spilled, preempted, evicted, dropped, events *metric
 	slots, slotsUsed, slotsLargest, memory, memoryUsed                     *metric
 	groups, groupsUsed, jobIDs, jobIDsUsed                                 *metric
@@ -37,7 +37,7 @@ func newSet() *set {
 		s.all = append(s.all, m)
 		return m
 	}
-	const counter, gauge = prometheus.CounterValue, prometheus.GaugeValue
+	const counter, gauge, histogram = prometheus.CounterValue, prometheus.GaugeValue, prometheus.UntypedValue
 
 	s.build = add("build_info", gauge, "1; the labels say what runs.", "version", "go", "program")
 	s.adopted = add("data_plane_adopted", gauge, "1 if the data plane was taken over from a process before, 0 if this one loaded it.")
@@ -48,6 +48,8 @@ func newSet() *set {
 	s.workers = add("workers", gauge, "Workers of a job, by state: missing, joined, present, lost, left.", "job", "state")
 	s.late = add("workers_late", gauge, "Workers that a chunk at the aggregator has waited for more than 1 s.", "job")
 	s.oldest = add("oldest_waiting_chunk_seconds", gauge, "Age of the oldest chunk at the aggregator that waits for somebody; 0: none waits.", "job")
+	s.lateness = add("worker_lateness_seconds", histogram, "How much later than the first contribution to a chunk a worker's came at the aggregator, in this generation; exact to a tick of its clock, 1 to 10 ms.", "job", "rank")
+	s.without = add("released_without_total", counter, "Chunks that were released without the worker in this generation, under a quorum.", "job", "rank")
 
 	s.contributions = add("contributions_total", counter, "Contributions that were summed at the level in this generation, alone or as a part of a partial sum.", "job", "level")
 	s.published = add("published_chunks_total", counter, "Chunks whose result the level published in this generation.", "job", "level")
@@ -109,8 +111,11 @@ func Table() string {
 	b.WriteString("| metric | type | labels | what it is |\n|---|---|---|---|\n")
 	for _, m := range newSet().all {
 		kind := "gauge"
-		if m.kind == prometheus.CounterValue {
+		switch m.kind {
+		case prometheus.CounterValue:
 			kind = "counter"
+		case prometheus.UntypedValue: // it has no value, but counts and a sum
+			kind = "histogram"
 		}
 		row(m.name, kind, m.labels, m.help)
 	}

@@ -24,6 +24,7 @@ type Plane interface {
 	Attachments() []xdp.Attachment
 	Slots(job uint16) ([]xdp.SlotState, error)
 	Members(job uint16) ([]xdp.MemberState, error)
+	Lateness(job uint16) (xdp.JobLateness, error)
 	Counters(job uint16) (map[string]uint64, error)
 	UnknownJobCounters() (map[string]uint64, error)
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	v1 "spillway/appliance/api/spillway/v1"
+	"spillway/appliance/stragglers"
 	"spillway/xdp"
 )
 
@@ -41,6 +42,9 @@ func (o *Observer) workers(job *v1.Job, states []xdp.SlotState) ([]*v1.Worker, e
 			return nil, unreadable(job, "members", err)
 		}
 	}
+	if err := o.lateness(job, workers); err != nil {
+		return nil, err
+	}
 	now := time.Now()
 	packets := map[int]xdp.MemberState{}
 	for _, m := range members {
@@ -59,4 +63,29 @@ func (o *Observer) workers(job *v1.Job, states []xdp.SlotState) ([]*v1.Worker, e
 		}
 	}
 	return workers, nil
+}
+
+// lateness adds how late the workers' contributions came.
+func (o *Observer) lateness(job *v1.Job, workers []*v1.Worker) error {
+	if job.GetId() == 0 {
+		return nil
+	}
+	late, err := o.config.Plane.Lateness(uint16(job.GetId()))
+	if absent(err) {
+		return nil
+	}
+	if err != nil {
+		return unreadable(job, "workers' lateness", err)
+	}
+	for _, w := range workers {
+		rank := int(w.GetRank())
+		if rank >= len(late.Ranks) {
+			continue
+		}
+		w.ReleasedWithout = late.Ranks[rank].Without
+		if l := stragglers.Of(&late, rank); stragglers.Contributions(l) > 0 {
+			w.Lateness = l
+		}
+	}
+	return nil
 }

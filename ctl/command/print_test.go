@@ -65,10 +65,16 @@ func TestTables(t *testing.T) {
 				{Rank: 0, State: v1.WorkerState_WORKER_STATE_PRESENT, Address: "10.0.0.10", Description: "node10, pid 4711", Since: ago(time.Hour),
 					Packets: 1234567, LastPacket: ago(2 * time.Millisecond)},
 				{Rank: 1, State: v1.WorkerState_WORKER_STATE_PRESENT, Address: "10.0.0.11", Since: ago(time.Hour), Packets: 1200000,
-					LastPacket: ago(4 * time.Second), WaitedFor: 12, Late: durationpb.New(4100 * time.Millisecond)},
+					LastPacket: ago(4 * time.Second), WaitedFor: 12, Late: durationpb.New(4100 * time.Millisecond), ReleasedWithout: 4200,
+					Lateness: &v1.Lateness{Bounds: []uint64{4e6, 8e6, 16e6}, Counts: []uint64{40, 50, 8, 2}, Sum: 1e9}},
 				{Rank: 2, State: v1.WorkerState_WORKER_STATE_LOST, Address: "10.0.0.12", Since: ago(7 * time.Second)},
 				{Rank: 3, State: v1.WorkerState_WORKER_STATE_MISSING},
 			}, noon)
+		},
+		"job-quorum": func(w io.Writer) error {
+			job := exampleJobs()[1]
+			job.Spec.Quorum = &v1.Quorum{Workers: 3, After: durationpb.New(20 * time.Millisecond), MaxLag: 1530}
+			return printJob(w, job, noon)
 		},
 		"slots": func(w io.Writer) error {
 			return printSlots(w, &v1.ListSlotsResponse{More: 41, Slots: []*v1.Slot{

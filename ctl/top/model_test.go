@@ -22,7 +22,7 @@ func at(second int) *Snapshot {
 	now := noon.Add(time.Duration(second) * time.Second)
 	n := uint64(second)
 	job := func(name string, workers, present uint32, state v1.JobState) *v1.Job {
-		return &v1.Job{Spec: &v1.JobSpec{Name: name, Workers: workers, Elements: 256}, Present: present, State: state}
+		return &v1.Job{Spec: &v1.JobSpec{Name: name, Workers: workers, Elements: 256, Window: 255}, Present: present, State: state}
 	}
 	return &Snapshot{
 		Time: now,
@@ -39,7 +39,8 @@ func at(second int) *Snapshot {
 		Workers: map[string][]*v1.Worker{"resnet": {
 			{Rank: 0, State: v1.WorkerState_WORKER_STATE_PRESENT, Address: "10.0.0.10", WaitedFor: 1, Late: durationpb.New(time.Millisecond)},
 			{Rank: 3, State: v1.WorkerState_WORKER_STATE_PRESENT, Address: "10.0.0.13", WaitedFor: 12, Late: durationpb.New(4200 * time.Millisecond),
-				LastPacket: timestamppb.New(now.Add(-4100 * time.Millisecond))},
+				LastPacket: timestamppb.New(now.Add(-4100 * time.Millisecond)), ReleasedWithout: 30 * n,
+				Lateness: &v1.Lateness{Bounds: []uint64{4e6, 8e6, 16e6}, Counts: []uint64{900 * n, 20 * n, 70 * n, 10 * n}, Sum: 51e9 * n}},
 		}},
 		Waiting: map[string]Waiting{"resnet": {Chunks: 12, Oldest: 4200 * time.Millisecond}},
 	}

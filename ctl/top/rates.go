@@ -1,12 +1,15 @@
 package top
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
 
 	v1 "spillway/appliance/api/spillway/v1"
 	"spillway/appliance/refusal"
+	"spillway/appliance/stragglers"
 )
 
 // gone reports whether a job was deleted since it was listed.
@@ -72,3 +75,34 @@ func grown(before, now uint64) float64 {
 const lateAfter = 100 * time.Millisecond
 
 func isLate(w *v1.Worker) bool { return w.WaitedFor > 0 && w.Late.AsDuration() >= lateAfter }
+
+// lag is how a worker held the others up between two snapshots.
+type lag struct {
+	rank     uint32
+	address  string
+	lateness *v1.Lateness
+	held     float64 // part of the time that they stood still for it
+	without  uint64  // sums that were released without it
+}
+
+// lags are those of a job's workers that held the others up for a hundredth of the time, or whom sums were released without; the worst first.
+func lags(job *v1.Job, before, now *Snapshot) []lag {
+	if before == nil || now == nil || !now.Time.After(before.Time) {
+		return nil
+	}
+	name, was := job.Spec.GetName(), map[uint32]*v1.Worker{}
+	for _, w := range before.Workers[name] {
+		was[w.Rank] = w
+	}
+	var all []lag
+	for _, w := range now.Workers[name] {
+		l := lag{rank: w.Rank, address: w.Address, lateness: stragglers.Since(was[w.Rank].GetLateness(), w.Lateness)}
+		l.without = uint64(grown(was[w.Rank].GetReleasedWithout(), w.ReleasedWithout))
+		l.held = stragglers.Held(l.lateness, job.Spec.GetWindow(), now.Time.Sub(before.Time))
+		if l.held >= 0.01 || l.without > 0 {
+			all = append(all, l)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b lag) int { return cmp.Or(cmp.Compare(b.without, a.without), cmp.Compare(b.held, a.held)) })
+	return all
+}

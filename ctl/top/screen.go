@@ -35,6 +35,10 @@ func (m Model) Screen() string {
 		add("late workers")
 		lines = append(lines, late...)
 	}
+	if lags := m.lags(); lags != "" {
+		add("")
+		lines = append(lines, strings.Split(strings.TrimRight(lags, "\n"), "\n")...)
+	}
 	if len(m.now.Node.GetWarnings()) > 0 {
 		add("")
 	}
@@ -135,6 +139,30 @@ func (m Model) late() []string {
 		}
 	}
 	return lines
+}
+
+// mostLags of a job are shown.
+const mostLags = 5
+
+// lags shows who holds the others up by coming late, chunk after chunk; empty when nobody does.
+func (m Model) lags() string {
+	rows, any := output.NewRows("HOLDS UP", ">RANK", "ADDRESS", ">OF THE TIME", ">P50", ">P99", ">WITHOUT/S"), false
+	for _, job := range m.now.Jobs {
+		all := lags(job, m.before, m.now)
+		for _, l := range all[:min(len(all), mostLags)] {
+			any = true
+			rows.Add(job.Spec.GetName(), l.rank, l.address, output.Share(l.held), output.Late(l.lateness, 0.5), output.Late(l.lateness, 0.99),
+				output.Count(float64(l.without)/m.now.Time.Sub(m.before.Time).Seconds()))
+		}
+	}
+	if !any {
+		return ""
+	}
+	var b strings.Builder
+	if err := rows.Write(&b); err != nil {
+		return err.Error() // a strings.Builder has none
+	}
+	return b.String()
 }
 
 // Text is what the view shows after two snapshots, whole and without what is said about keys.
