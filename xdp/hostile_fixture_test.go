@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -14,11 +15,13 @@ import (
 	"spillway/wire/hostile"
 )
 
-// The jobs under attack: one with a ToR, whose partial sums may have any bits, and one of unicast copies. Both have chunks of 64 elements and
-// lie side by side in one class of slots. They are on other ports of the home.
+// The jobs under attack: one with a ToR, whose partial sums may have any bits, one of unicast copies, and one with a quorum and a ToR. They have chunks of 64
+// elements and lie side by side in one class of slots. They are on other ports of the home.
 const (
-	attackedSlots = 32
+	attackedSlots = 48
 	attackedRing  = 16
+	// attackedQuorum is the job with a quorum, whose ring is as large.
+	attackedQuorum = 3
 )
 
 var attackedTor = netip.MustParseAddr("10.77.0.253")
@@ -33,7 +36,11 @@ func attackedJobs() []Job {
 	for i := range b.Members {
 		b.Members[i].MAC, b.Members[i].Ifindex = workerMAC(i), 1
 	}
-	return []Job{a, b}
+	c := testJob(3, 64)
+	c.ID, c.Generation, c.Cookie, c.Policy = attackedQuorum, 4, 0xfeedbeee, Policy{Quorum: 2, After: time.Millisecond}
+	c.Home = netip.AddrPortFrom(homeAddr, wire.BasePort+3)
+	c.Members = append(c.Members, Member{Addr: attackedTor, Bits: wire.FullBitmap(3)})
+	return []Job{a, b, c}
 }
 
 // An attack is an aggregator under attack: what is in its maps, as it was after the packet before.
@@ -43,6 +50,9 @@ type attack struct {
 	jobs   []Job
 	world  hostile.World
 	before content
+	clock  time.Duration // of the job with a quorum
+	behind behind
+	met    map[string]uint64 // what only a job with a quorum does
 }
 
 // content is all that packets change: slots with their elements, and counters by the job's id, or noJob.
@@ -56,7 +66,7 @@ const noJob = -1
 // underAttack loads an aggregator of its own, so that all there is of slots can be read at once.
 func underAttack(t testing.TB) *attack {
 	t.Helper()
-	a, err := Load(Config{MaxJobs: 16, Slots: Slots{1, attackedSlots, 1, 1}, Ports: 4})
+	a, err := Load(Config{MaxJobs: 16, Slots: Slots{1, attackedSlots, 1, 1}, Ports: 4, SimulatedClock: true})
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}
@@ -65,11 +75,11 @@ func underAttack(t testing.TB) *attack {
 			t.Error(err)
 		}
 	})
-	at := &attack{TB: t, a: a, jobs: attackedJobs()}
+	at := &attack{TB: t, a: a, jobs: attackedJobs(), met: map[string]uint64{}}
 	at.world = hostile.World{
 		Addrs: []netip.Addr{homeAddr, attackedTor, groupAddr, netip.MustParseAddr("10.77.0.77"), netip.MustParseAddr("0.0.0.0"), netip.MustParseAddr("255.255.255.255")},
 		Ports: []uint16{wire.BasePort, wire.BasePort + 1, wire.BasePort + 2, wire.BasePort + 3, wire.BasePort + 4, wire.BasePort - 1, workerPort, 0, 0xffff},
-		Jobs:  []uint16{0, 2, 7, 15, 16, 0xffff}, Generations: []uint8{0, 1, 2, 3, 4, 0xfe, 0xff}, Cookies: []uint32{0, 1, 0xfeedbeef, 0xfeedbeee},
+		Jobs:  []uint16{0, 2, 3, 7, 15, 16, 0xffff}, Generations: []uint8{0, 1, 2, 3, 4, 0xfe, 0xff}, Cookies: []uint32{0, 1, 0xfeedbeef, 0xfeedbeee},
 		Bitmaps: []uint64{0, 1, 2, 3, 4, 6, 7, 8, 15, 16, 1 << 63, ^uint64(0)}, Slots: []uint16{0, 1, 0xffff}, Ring: attackedRing,
 		Elements: []int{0, 1, 31, 32, 33, 63, 64, 65, 96, 832, 833},
 	}
@@ -91,7 +101,16 @@ func (at *attack) renew() {
 			at.Fatal(err)
 		}
 	}
-	at.before = at.content()
+	at.before, at.behind = at.content(), behind{}
+}
+
+// wait lets time pass for the job with a quorum.
+func (at *attack) wait(d time.Duration) {
+	at.Helper()
+	at.clock += d
+	if err := at.a.SetClock(attackedQuorum, at.clock); err != nil {
+		at.Fatal(err)
+	}
 }
 
 // honest is a valid packet of a member, for one of the chunks from base on.

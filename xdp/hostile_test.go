@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -75,6 +76,16 @@ func (at *attack) admitted(f []byte, job *Job, verdict Verdict, out []byte, befo
 		}
 	}
 	tenant := tenantOf(job.ID, job.Generation)
+	if job.Policy.Quorum != 0 {
+		var h wire.Header
+		if _, err := h.Decode(f[42:]); err != nil {
+			at.Fatal(err)
+		}
+		at.quorum(&h, job, was, is, counted)
+		for _, name := range []string{"released", "late", "lagging"} {
+			at.met[name] += counted[name]
+		}
+	}
 	final := was.Tenant == tenant && was.Complete != 0 && int32(seq-was.Seq) <= 0
 	switch {
 	case len(grown) != 1 || counted["data"]+counted["result"]+counted["probe"] != 1 || counted["internal"] != 0:
@@ -118,6 +129,7 @@ func TestHostileInput(t *testing.T) {
 			if i%200 == 0 {
 				at.renew() // or else all slots are soon taken by those who lie about seq
 			}
+			at.wait(time.Duration(rng.IntN(200)) * time.Microsecond)
 			f := at.honest(rng, uint32(i%200/20)-5) // serial arithmetic wraps on the way
 			switch rng.IntN(4) {
 			case 0: // as it is
@@ -139,6 +151,11 @@ func TestHostileInput(t *testing.T) {
 		case reason == "internal": // nothing that arrives leads there: TestInternal
 		case met[reason] == 0:
 			t.Errorf("no packet of %d was dropped for %s", packets, reason)
+		}
+	}
+	for _, name := range []string{"released", "late", "lagging"} {
+		if at.met[name] == 0 {
+			t.Errorf("no packet of %d was counted as %s", packets, name)
 		}
 	}
 	t.Logf("reasons met: %v", met)
