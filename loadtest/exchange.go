@@ -23,6 +23,10 @@ type setup struct {
 	Batch int `json:"batch"`
 	// Pause is how long the worker waits before each all-reduce: it is a straggler.
 	Pause time.Duration `json:"pause,omitzero"` // ns
+	// Chance is the part of the all-reduces before which it does; 0 is all.
+	Chance float64 `json:"chance,omitempty"`
+	// Quorum says that results may lack workers.
+	Quorum bool `json:"quorum,omitempty"`
 }
 
 // The orders.
@@ -44,10 +48,14 @@ type order struct {
 // answer is what a worker process says. Error is about the collective; a process
 // that cannot go on says so on stderr and ends.
 type answer struct {
-	Error string        `json:"error,omitempty"`
-	Spans []span        `json:"spans,omitempty"`
-	Wrong []wrong       `json:"wrong,omitempty"`
-	Stats *worker.Stats `json:"stats,omitempty"`
+	Error string  `json:"error,omitempty"`
+	Spans []span  `json:"spans,omitempty"`
+	Wrong []wrong `json:"wrong,omitempty"`
+	// Of a job with a quorum: the hash of each checked result and how many elements of it lack this worker.
+	Digests []string      `json:"digests,omitempty"`
+	Missed  []int         `json:"missed,omitempty"`
+	Partial []bool        `json:"partial,omitempty"`
+	Stats   *worker.Stats `json:"stats,omitempty"`
 }
 
 // span is when an all-reduce began and ended at a worker, in ns of the monotonic

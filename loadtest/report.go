@@ -74,6 +74,11 @@ type ReportConfig struct {
 	TorPartition string       `json:"tor_partition"`
 	Preempt      bool         `json:"preempt"`
 	Faults       faults.Rates `json:"faults"`
+	Quorum       int          `json:"quorum"` // 0: waits for all
+	AfterMS      float64      `json:"after_ms"`
+	MaxLag       int          `json:"max_lag"`
+	StragglerMS  float64      `json:"straggler_ms"`
+	Chance       float64      `json:"straggler_chance"`
 	Iterations   int          `json:"iterations"`
 	Warmup       int          `json:"warmup"`
 	Seed         uint64       `json:"seed"`
@@ -96,6 +101,11 @@ func newReport(o *runOptions, r *rack.Rack) *Report {
 			TorSlots:     o.slots(),
 			TorPartition: o.torPartition,
 			Preempt:      o.preempt == switchOn,
+			Quorum:       o.quorum,
+			AfterMS:      milliseconds(o.after),
+			MaxLag:       o.maxLag,
+			StragglerMS:  milliseconds(o.straggler),
+			Chance:       float64(o.chance),
 			Iterations:   first.count,
 			Warmup:       o.warmup,
 			Seed:         o.seed,

@@ -25,6 +25,11 @@ type JobReport struct {
 	P99MS   float64   `json:"p99_ms"`
 	TimesMS []float64 `json:"times_ms"`
 
+	// Partial are the iterations whose result lacks somebody, MissedShare the share of all workers' elements that are in no result. Only with a quorum.
+	Partial     int        `json:"partial"`
+	MissedShare float64    `json:"missed_share"`
+	Lateness    []Lateness `json:"lateness"`
+
 	levels
 	// Resent are the packets that the workers sent again, warm-up not counted.
 	Resent  uint64         `json:"resent"`
@@ -37,7 +42,7 @@ func newJobReport(s *session) JobReport {
 	j := JobReport{
 		Name: t.name, ID: t.id, Priority: t.priority, SizeBytes: int64(t.size), Iterations: t.count, Hosts: t.hosts,
 		StartMS: milliseconds(t.start), StragglerMS: milliseconds(t.straggler),
-		JCTMS: milliseconds(s.completion), levels: s.levels, Correct: len(s.wrong) == 0, Workers: s.after,
+		JCTMS: milliseconds(s.completion), Partial: s.partial, MissedShare: s.missed, Lateness: s.lateness, levels: s.levels, Correct: len(s.wrong) == 0, Workers: s.after,
 	}
 	for _, took := range s.times {
 		j.TimesMS = append(j.TimesMS, milliseconds(took))
@@ -75,6 +80,14 @@ func (r *Report) writeJobs(row func(name, format string, args ...any)) {
 		if len(r.Jobs) > 1 {
 			row(name, "%d × %.1f MB at priority %d in %.1f ms, from %v on (all-reduce p50 %.3f ms, p99 %.3f ms)",
 				j.Iterations, float64(j.SizeBytes)/1e6, j.Priority, j.JCTMS, time.Duration(j.StartMS*1e6), j.P50MS, j.P99MS)
+		}
+		if r.Config.Quorum != 0 {
+			row(name, "%d of %d results lack somebody; %.2f%% of the workers' elements are in none", j.Partial, j.Iterations, 100*j.MissedShare)
+		}
+		for _, l := range j.Lateness {
+			if l.ReleasedWithout > 0 {
+				row(name, "%d chunks were published without rank %d", l.ReleasedWithout, l.Rank)
+			}
 		}
 		if j.TorShare != nil {
 			row(name, "contributions: %.1f%% summed in the ToR, %.1f%% spilled; %d partial sums preempted; %d packets resent",

@@ -100,11 +100,15 @@ func TestDurations(t *testing.T) {
 		{Spans: []span{{Start: 100, End: 200}, {Start: 210, End: 300}}},
 		{Spans: []span{{Start: 90, End: 180}, {Start: 220, End: 330}}},
 	}
-	got, all, err := durations(answers, 2, 80)
+	got, all, err := durations(answers, 2, 80, 0)
 	if err != nil || !slices.Equal(got, []time.Duration{110, 120}) || all != 250 {
 		t.Errorf("got %v, %v, %v", got, all, err)
 	}
-	if _, _, err := durations(answers, 3, 80); err == nil {
+	// With a quorum of one, the first to be done.
+	if got, all, err = durations(answers, 2, 80, 1); err != nil || !slices.Equal(got, []time.Duration{90, 90}) || all != 220 {
+		t.Errorf("got %v, %v, %v", got, all, err)
+	}
+	if _, _, err := durations(answers, 3, 80, 0); err == nil {
 		t.Error("a missing span goes unnoticed")
 	}
 }

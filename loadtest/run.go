@@ -45,6 +45,7 @@ type runOptions struct {
 	minRTO, maxRTO, silence  time.Duration
 	timeout                  time.Duration
 	output                   string
+	quorumOptions
 }
 
 // runCommand is `spill-load run`.
@@ -61,6 +62,7 @@ sum computed apart from the code under test.
   sudo spill-load run --size 4kB --iterations 1000 --rate unshaped
   sudo spill-load run --loss 1% --duplicate 1% --reorder 1%
   sudo spill-load run --elements 832 --unicast --output json | jq .p50_ms
+  sudo spill-load run --workers 8 --quorum 7 --after 20ms --straggler 100ms --straggler-chance 20% --dtype int32
   sudo spill-load run --tor soft --tor-slots 32                the ToR sums 32 of 256 chunks, the rest spills
   sudo spill-load run --tor soft --tor-slots 64 --tor-partition shared --warmup 1 \
     --jobs name=a,priority=100,size=10MB,count=5 --jobs name=b,size=10MB,count=5,start=5ms,straggler=20ms
@@ -96,10 +98,17 @@ What the figures mean:
 A ToR that is rebooted forgets what it counted since the last look, just before. With --daemon-restarts
 the aggregator's daemon is killed (SIGKILL) and started again: the data plane goes on without it.
 
+With --quorum a result may lack workers. Each worker says who is in which elements, and compares them with the sum of those alone: int32 bit for bit, float32
+within the bound of their quantisation; and all must have the same bits. An all-reduce then ends when the quorum has its result, and
+    partial         all-reduces whose result lacks somebody
+    missed_share    share of all workers' elements that are in no result
+    lateness        how much later than a chunk's first contribution each worker's came at the aggregator: p50_ms, p99_ms (bounds), and
+                    released_without, the chunks that were published without it
+
 Small tensors are reduced in batches of at most 64 MB, without a pause between
 iterations; fill-in and checks happen between batches. Faults are thrown per packet, at
 each worker's port, each way. SIGINT and SIGTERM stop all in order; the exit code is 1.`,
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			&cli.IntFlag{Name: "workers", Aliases: []string{"n"}, Value: 4, Usage: "worker processes, 1 to 64", Destination: &o.workers},
 			&cli.GenericFlag{Name: "size", Aliases: []string{"s"}, Value: &o.size, Usage: "`SIZE` of the tensor, like 40MB, 4kB, 1MiB"},
 			&cli.GenericFlag{Name: "rate", Aliases: []string{"r"}, Value: &o.rate, Usage: "`RATE` of each worker's link, each way, like 500mbit, 1gbit, or unshaped"},
@@ -129,7 +138,7 @@ each worker's port, each way. SIGINT and SIGTERM stop all in order; the exit cod
 			&cli.DurationFlag{Name: "silence", Value: 10 * time.Second, Usage: "a worker gives up after so long without any result", Destination: &o.silence},
 			&cli.DurationFlag{Name: "timeout", Value: 5 * time.Minute, Usage: "the run gives up after so long", EnvVars: []string{"SPILL_TIMEOUT"}, Destination: &o.timeout},
 			outputFlag(&o.output),
-		},
+		}, o.quorumOptions.flags()...),
 		Action: func(c *cli.Context) error { return run(c.Context, o, s) },
 	}
 }
@@ -167,6 +176,11 @@ func (o *runOptions) validate() error {
 	if err := o.checkTor(); err != nil {
 		return err
 	}
+	for _, t := range o.tasks() {
+		if err := o.quorumOptions.check(t.workers()); err != nil {
+			return err
+		}
+	}
 	if o.dtype != typeFloat32 && o.dtype != typeInt32 {
 		return usagef("run: --dtype %q is neither %s nor %s", o.dtype, typeFloat32, typeInt32)
 	}
@@ -186,7 +200,7 @@ func (o *runOptions) validate() error {
 func (o *runOptions) rack(s streams) rack.Config {
 	slots := xdp.DefaultSlots
 	for class := range slots {
-		slots[class] = max(slots[class], wire.RingSize(o.window)*uint32(len(o.tasks())))
+		slots[class] = max(slots[class], o.ring(o.window)*uint32(len(o.tasks())))
 	}
 	return rack.Config{
 		Workers:  o.workers,

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"spillway/loadtest/rack"
@@ -21,7 +22,10 @@ type session struct {
 	times         []time.Duration
 	completion    time.Duration // from the job's start to its last result, without the checks between
 	wrong         []wrong
-	filled        int // tensors that are ready for the first batch
+	lateness      []Lateness
+	partial       int     // iterations whose result lacks somebody
+	missed        float64 // elements of workers that are in no result, of all
+	filled        int     // tensors that are ready for the first batch
 	homeBefore    map[string]uint64
 	torBefore     rack.TorCounters
 }
@@ -41,6 +45,8 @@ func (s *session) begin(ctx context.Context) error {
 			Seed:       t.seed(),
 			Batch:      t.batch(),
 			Pause:      t.pause(rank),
+			Chance:     float64(t.options.chance),
+			Quorum:     t.options.quorum != 0,
 		}
 	})
 	return s.named(err)
@@ -80,6 +86,9 @@ func (s *session) finish(ctx context.Context) (err error) {
 		return err
 	}
 	s.levels = newLevels(tor, s.torBefore, home, s.homeBefore)
+	if s.lateness, err = readLateness(ctx, s.rack, s.task.job().Name); err != nil {
+		return err
+	}
 	return nil
 }
 
@@ -152,16 +161,22 @@ func (s *session) iterateBatch(ctx context.Context, first, count int, at int64) 
 			s.wrong = append(s.wrong, w)
 		}
 	}
+	if s.task.options.quorum != 0 {
+		s.compare(checked, first, count)
+	}
 	s.progress.Advance(count)
-	return durations(answers, count, at)
+	return durations(answers, count, at, s.task.options.quorum)
 }
 
-// durations are from the first worker's start to the last one's end; the last one is of all of them, from the moment they were to begin.
-func durations(answers []answer, count int, at int64) ([]time.Duration, time.Duration, error) {
+// durations are from the first worker's start to the last one's end, or that of the quorum's last; the last one is of all of them, from the moment they were to begin.
+func durations(answers []answer, count int, at int64, quorum int) ([]time.Duration, time.Duration, error) {
 	times := make([]time.Duration, count)
 	var last int64
+	if quorum == 0 {
+		quorum = len(answers)
+	}
 	for i := range times {
-		start, end := int64(0), int64(0)
+		start, ends := int64(0), []int64{}
 		for rank, a := range answers {
 			if len(a.Spans) != count {
 				return nil, 0, fmt.Errorf("worker %d reports %d all-reduces of %d", rank, len(a.Spans), count)
@@ -170,8 +185,10 @@ func durations(answers []answer, count int, at int64) ([]time.Duration, time.Dur
 			if rank == 0 || s.Start < start {
 				start = s.Start
 			}
-			end = max(end, s.End)
+			ends = append(ends, s.End)
 		}
+		slices.Sort(ends)
+		end := ends[quorum-1]
 		times[i], last = time.Duration(end-start), max(last, end)
 	}
 	return times, time.Duration(last - at), nil

@@ -34,6 +34,9 @@ func (o *runOptions) tasks() []task {
 		if spec.count == 0 {
 			spec.count = o.iterations
 		}
+		if spec.straggler == 0 {
+			spec.straggler = o.straggler
+		}
 		if spec.hosts == nil {
 			for host := range o.workers {
 				spec.hosts = append(spec.hosts, host)
@@ -106,5 +109,8 @@ func (t *task) job() rack.Job {
 		MinRTO:   o.minRTO,
 		MaxRTO:   o.maxRTO,
 		Silence:  o.silence,
+		Quorum:   o.quorum,
+		After:    o.after,
+		MaxLag:   o.maxLag,
 	}
 }

@@ -38,6 +38,7 @@ type participant struct {
 	ints     [][]int32
 	first    int // the iteration of the first tensor
 	count    int
+	outcomes []worker.Outcome // of a job with a quorum, by tensor
 }
 
 // runWorker is the process's life.
@@ -111,6 +112,9 @@ func (w *participant) obey(ctx context.Context, o order) (answer, error) {
 	case orderStart:
 		return w.start(ctx, o.At)
 	case orderCheck:
+		if w.setup.Quorum {
+			return w.checkQuorum()
+		}
 		return answer{Wrong: w.check()}, nil
 	case orderStats:
 		stats := w.worker.Stats()
@@ -136,7 +140,7 @@ func (w *participant) start(ctx context.Context, at int64) (answer, error) {
 	}
 	a := answer{Spans: make([]span, w.count)}
 	for i := range a.Spans {
-		if pause := w.setup.Pause; pause > 0 {
+		if pause := w.pause(w.first + i); pause > 0 {
 			now, err := monotonic()
 			if err != nil {
 				return answer{}, err
@@ -179,6 +183,9 @@ func waitUntil(ctx context.Context, at int64) error {
 }
 
 func (w *participant) allReduce(ctx context.Context, i int) error {
+	if w.setup.Quorum {
+		return w.allReduceQuorum(ctx, i)
+	}
 	if w.floats != nil {
 		return w.worker.AllReduce(ctx, w.floats[i])
 	}

@@ -105,6 +105,8 @@ type aggregatorJobProgress struct {
 	Lag      uint32
 	Resumed  uint32
 	Sent     [64]uint64
+	Absent   uint64
+	Left     uint64
 }
 
 type aggregatorMember struct {

@@ -152,6 +152,24 @@ func TestQuorum(t *testing.T) {
 				claim(0, 37),
 			}},
 		}},
+		{"whom a chunk was released without is not waited for while it is behind", false, []moment{
+			{0, []step{claim(0, 5), merge(1, 5), claim(0, 6), merge(1, 6), claim(0, 20), claim(0, 21)}},
+			{over, []step{released("the deadline", 1, 5, resend)}},
+			{over + 1*time.Microsecond, []step{
+				{"what was claimed in time", 1, probe(1, 6), nil, there(3), nil, false, []string{"probe", "pending"}},
+				released("as well", 0, 6, resend),
+				{"at once", 1, data(1, 20, 0), two, partial(3), []int32{3, 30}, true, []string{"data", "merged", "released", "published"}},
+				{"less than the quorum", 0, data(0, 22, 0), one, wire.Header{}, nil, false, []string{"data", "claimed"}},
+				{"a RESEND of it", 0, data(0, 22, resend), one, pending(1), nil, false, []string{"data", "pending"}},
+				{"a sum without the straggler", tor, packet(D, 0, 23, 3, 0, 2), []int32{3, 30}, partial(3), []int32{3, 30}, true, []string{"data", "claimed", "released", "published"}},
+				{"it wakes up, more than a window behind", 2, data(2, 5, 0), four, partial(3), []int32{3, 30}, false, []string{"data", "result_resent", "late"}},
+				{"still not", 1, data(1, 21, 0), two, partial(3), []int32{3, 30}, true, []string{"data", "merged", "released", "published"}},
+				{"it has caught up: within a window", 2, probe(2, 17), nil, pending(0), nil, false, []string{"probe", "pending"}},
+				claim(0, 24), merge(1, 24),
+				{"it is waited for again", 0, data(0, 24, resend), one, pending(3), nil, false, []string{"data", "pending"}},
+				finish(2, 24),
+			}},
+		}},
 		{"a ToR's partial sum tells of all that are in it", false, []moment{
 			{0, []step{
 				claim(0, 5), merge(1, 5), finish(2, 5),

@@ -76,3 +76,12 @@ func (r *Rack) listCounters(ctx context.Context, job string) ([]*v1.Counter, err
 	}
 	return listed.GetCounters(), nil
 }
+
+// ListWorkers says what the daemon knows of a job's workers, by rank: how late they are, among others.
+func (r *Rack) ListWorkers(ctx context.Context, job string) ([]*v1.Worker, error) {
+	listed, err := r.daemon.node.ListWorkers(ctx, &v1.ListWorkersRequest{Job: job})
+	if err != nil {
+		return nil, fmt.Errorf("read what the daemon knows of the workers: %w", said(err))
+	}
+	return listed.GetWorkers(), nil
+}

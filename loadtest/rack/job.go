@@ -36,6 +36,11 @@ type Job struct {
 	Unicast bool
 	// MinRTO, MaxRTO and Silence are the worker's timers; 0 leaves them to the appliance.
 	MinRTO, MaxRTO, Silence time.Duration
+	// Quorum releases sums of so many workers without the others, After the first contribution; 0 waits for all. After and MaxLag, in chunks, are the
+	// appliance's choice where they are 0.
+	Quorum int
+	After  time.Duration
+	MaxLag int
 }
 
 // Limits of a rack's jobs.
@@ -90,6 +95,12 @@ func (r *Rack) spec(job Job) (*v1.JobSpec, error) {
 	}{{&spec.MinRto, job.MinRTO}, {&spec.MaxRto, job.MaxRTO}, {&spec.Silence, job.Silence}} {
 		if t.from != 0 {
 			*t.to = durationpb.New(t.from)
+		}
+	}
+	if job.Quorum != 0 {
+		spec.Quorum = &v1.Quorum{Workers: uint32(job.Quorum), MaxLag: uint32(job.MaxLag)}
+		if job.After != 0 {
+			spec.Quorum.After = durationpb.New(job.After)
 		}
 	}
 	spec.Tor = v1.TorUse_TOR_USE_NONE

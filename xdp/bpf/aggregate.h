@@ -82,7 +82,7 @@ static __always_inline __u8 congestion_mark(const struct frame *f)
  * not for each branch besides. */
 static __always_inline struct outcome visit_slot(struct slot *slot, const struct job *job,
 						 const struct elements *e, __u32 elems,
-						 __u32 tenant, __u64 now, __u32 terms)
+						 __u32 tenant, __u64 now, __u32 terms, __u64 absent)
 {
 	struct outcome out = {};
 	const struct frame *f = e->frame;
@@ -135,7 +135,7 @@ static __always_inline struct outcome visit_slot(struct slot *slot, const struct
 		verdict = COUNT_STALE;
 	} else if (wire_of(f)->type == WIRE_PROBE) {
 		verdict = slot->complete ? COUNT_PENDING : COUNT_SOLICITED;
-		if (job->quorum && (slot->complete ? slot->bitmap != job->full : due(slot, job, now, terms)))
+		if (job->quorum && (slot->complete ? slot->bitmap != job->full : due(slot, job, now, terms, absent)))
 			verdict = COUNT_PENDING | VERDICT_RESEND;
 	} else if (slot->op != op || slot->elems != elems) {
 		verdict = COUNT_MISMATCH;
@@ -147,8 +147,10 @@ static __always_inline struct outcome visit_slot(struct slot *slot, const struct
 	}
 	/* With this packet or without it: what is over can be published in it. */
 	if (wire_of(f)->type == WIRE_DATA && present && !ahead && verdict != COUNT_MISMATCH &&
-	    overdue(slot, job, now, terms))
+	    overdue(slot, job, now, terms, absent, verdict == COUNT_OVERLAP ? slot->bitmap : slot->bitmap | bitmap))
 		verdict |= VERDICT_DUE;
+	else if (wire_of(f)->type == WIRE_DATA && store && awaited(job, terms, absent, bitmap) == 0)
+		verdict |= VERDICT_DUE; /* claimed just now */
 	slot->verdict = verdict;
 
 	if (store) {
@@ -302,6 +304,7 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 	count(c, type == WIRE_DATA ? COUNT_DATA : type == WIRE_RESULT ? COUNT_RESULT : COUNT_PROBE);
 
 	__u32 tenant = tenant_of(id, job->generation), terms = 0;
+	__u64 absent = 0;
 	__u32 seq = bpf_ntohl(wire_of(f)->seq);
 
 	if (job->quorum) {
@@ -312,9 +315,12 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 		if (simulated_clock)
 			now = p->clock;
 		terms = terms_of(p, slot, member, id, tenant, seq, type, bitmap);
+		if (type != WIRE_RESULT)
+			note_present(p, job, bitmap, seq);
+		absent = *(volatile __u64 *)&p->absent;
 	}
 
-	struct outcome out = visit_slot(slot, job, &e, elems, tenant, now, terms);
+	struct outcome out = visit_slot(slot, job, &e, elems, tenant, now, terms, absent);
 
 	__u32 event = out.verdict & VERDICT_EVENT;
 
@@ -336,6 +342,7 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 	if (out.verdict & VERDICT_RELEASED) {
 		count(c, COUNT_RELEASED);
 		note_without(id, job->full & ~out.have);
+		note_absent(id, job->full & ~out.have, seq);
 		if (event == COUNT_PENDING || event == COUNT_OVERLAP)
 			event = COUNT_END; /* it was no more than an occasion */
 	}

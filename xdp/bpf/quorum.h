@@ -14,7 +14,7 @@
 /* What is known of how far the workers of a quorum job are. A worker that sends
  * seq m has all results up to m - W. Everything here only grows, and an older
  * value is as true as a newer one: so nothing is locked, and a lost update costs a
- * question. */
+ * question. Only `absent` goes both ways; whoever is in it wrongly, or not, costs a wait, or a release that is early. */
 struct job_progress {
 	__u64 floor;    /* every worker has all RESULTs below */
 	__u64 fresh;    /* from here on no earlier generation has a RESULT */
@@ -24,6 +24,8 @@ struct job_progress {
 	__u32 lag;      /* MaxLag, for Go */
 	__u32 resumed;  /* the workers come from an earlier generation */
 	__u64 sent[64]; /* by rank: the newest seq seen of it */
+	__u64 absent;   /* ranks that a chunk was released without and that are behind ever since: nobody waits for them */
+	__u64 left;     /* the newest seq that was released */
 };
 
 struct {
@@ -105,6 +107,26 @@ __attribute__((noinline)) int may_claim(__u32 id, __u32 seq)
 	return beyond == full;
 }
 
+/* A chunk was released without these ranks. */
+__attribute__((noinline)) int note_absent(__u32 id, __u64 ranks, __u32 seq)
+{
+	struct job_progress *p = bpf_map_lookup_elem(&progress, &id);
+
+	if (!p)
+		return 0;
+	raise(&p->left, seq);
+	__sync_fetch_and_or(&p->absent, ranks);
+	return 0;
+}
+
+/* Ranks are heard of. They are waited for again when they are within a window of what was released last: who wakes up far
+ * behind catches up by RESULTs first. */
+static __always_inline void note_present(struct job_progress *p, const struct job *job, __u64 ranks, __u32 seq)
+{
+	if ((*(volatile __u64 *)&p->absent & ranks) && (__s32)(seq - (__u32)p->left + job->window) > 0)
+		__sync_fetch_and_and(&p->absent, ~ranks);
+}
+
 /* A chunk was published with everybody in it. */
 __attribute__((noinline)) int note_full(__u32 id, __u32 seq, __u32 window, __u32 summed_here)
 {
@@ -158,13 +180,22 @@ static __always_inline __u32 ranks_in(__u64 bitmap)
 	return bitmap * 0x0101010101010101ull >> 56;
 }
 
-/* Whether the chunk in the slot has waited for all long enough. Under the slot's lock. */
-static __always_inline bool overdue(const struct slot *slot, const struct job *job, __u64 now, __u32 terms)
+/* The ranks that a chunk with these is to wait for, until its deadline at least. */
+static __always_inline __u64 awaited(const struct job *job, __u32 terms, __u64 absent, __u64 have)
 {
-	return (terms & TERM_RELEASE) && !slot->complete && (__s64)(now - slot->claimed) > job->after;
+	return job->full & ~have & ~(terms & TERM_RELEASE ? absent : 0);
 }
 
-static __always_inline bool due(const struct slot *slot, const struct job *job, __u64 now, __u32 terms)
+/* Whether the chunk in the slot, with these ranks in it, has waited for the others long enough, or those are not waited for.
+ * Under the slot's lock. */
+static __always_inline bool overdue(const struct slot *slot, const struct job *job, __u64 now, __u32 terms, __u64 absent,
+				    __u64 have)
 {
-	return overdue(slot, job, now, terms) && ranks_in(slot->bitmap) >= job->quorum;
+	return (terms & TERM_RELEASE) && !slot->complete &&
+	       ((__s64)(now - slot->claimed) > job->after || !awaited(job, terms, absent, have));
+}
+
+static __always_inline bool due(const struct slot *slot, const struct job *job, __u64 now, __u32 terms, __u64 absent)
+{
+	return overdue(slot, job, now, terms, absent, slot->bitmap) && ranks_in(slot->bitmap) >= job->quorum;
 }
