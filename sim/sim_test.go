@@ -59,9 +59,6 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// mostHomes is how many a scenario has.
-const mostHomes = 5
-
 // takeKit is a kit for the length of a test.
 func takeKit(t *testing.T) *Kit {
 	kit := <-kits
