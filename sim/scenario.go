@@ -25,6 +25,8 @@ type Scenario struct {
 	Pauses []Pause
 	Tor    *TorPlan  // nil: the switch only forwards
 	Plan   *MovePlan // nil: there is one home, and nothing moves
+
+	watch func(after int64) // is told how long each worker took to its first RESULT in a new generation
 }
 
 // TorPlan is what happens to the ToR.
@@ -176,7 +178,7 @@ func (s *Scenario) build(k *Kit) (*run, error) {
 			if err != nil {
 				return r, err
 			}
-			w.wanders, w.taken = s.Plan != nil, results
+			w.wanders, w.taken, w.recovered = s.Plan != nil, results, s.watch
 			if r.tor != nil {
 				r.tor.Link(w.Addr())
 			}
