@@ -26,6 +26,8 @@ type MovePlan struct {
 type Move struct {
 	At   int64
 	Home int
+	// Busy has it happen to the home of some job's shard, whichever that is then, and not to Home.
+	Busy bool
 	Kind MoveKind
 	// Notice is how long after that the jobs begin to move, and Back how long after that the home may be given shards again.
 	Notice, Back int64
@@ -82,6 +84,11 @@ func (r *run) scheduleMoves() {
 	r.unavailable = make(map[int]bool)
 	for _, m := range r.Plan.Moves {
 		r.fabric.At(m.At, func(now int64) error {
+			m := m
+			if m.Busy {
+				places := r.placed[r.fabric.rand.IntN(len(r.placed))].places
+				m.Home = places[r.fabric.rand.IntN(len(places))]
+			}
 			home := r.homes[m.Home]
 			if r.unavailable[m.Home] {
 				return nil // something happened to it already

@@ -46,7 +46,7 @@ func DrawMoves(seed uint64) *Scenario {
 		until *= 5
 	}
 	for range 1 + r.IntN(8) {
-		m := Move{At: r.Int64N(until), Home: r.IntN(s.Plan.Homes), Kind: MoveKind(r.IntN(int(moveKinds)))}
+		m := Move{At: r.Int64N(until), Home: r.IntN(s.Plan.Homes), Busy: r.IntN(4) > 0, Kind: MoveKind(r.IntN(int(moveKinds)))}
 		m.Notice, m.Back = r.Int64N(1+r.Int64N(20_000_000)), r.Int64N(1+r.Int64N(50_000_000))
 		s.Plan.Moves = append(s.Plan.Moves, m)
 	}

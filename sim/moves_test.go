@@ -13,7 +13,7 @@ import (
 	"spillway/xdp"
 )
 
-var moveSeeds = flag.Int("move-seeds", 400, "how many seeds TestMoveSeeds runs")
+var moveSeeds = flag.Int("move-seeds", 300, "how many seeds TestMoveSeeds runs")
 
 // TestMoveSeeds is TestSeeds for jobs, of both kinds, whose homes die and are given up, over and over: nobody hangs, every sum is right, and no two workers
 // take different RESULTs of a chunk.
