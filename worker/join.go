@@ -48,7 +48,7 @@ func WithAddress(addr netip.Addr) Option { return func(o *options) { o.address =
 // Without it Join logs from the third second on.
 func WithProgress(progress func(Waiting)) Option { return func(o *options) { o.progress = progress } }
 
-// WithPatience is how long Join goes on trying while the appliance cannot be reached; DefaultPatience otherwise. Waiting for ranks
+// WithPatience is how long Join goes on trying while no appliance that leads can be reached; DefaultPatience otherwise. Waiting for ranks
 // is bounded by Join's context only.
 func WithPatience(patience time.Duration) Option { return func(o *options) { o.patience = patience } }
 
@@ -56,12 +56,14 @@ func WithPatience(patience time.Duration) Option { return func(o *options) { o.p
 const DefaultPatience = 10 * time.Second
 
 // Join takes part in a job as one rank: it asks the appliance at addr, which is host:port, or unix: and the path of a socket, and waits until all ranks
-// have joined. The sockets are made in the network namespace of the calling thread. When ctx ends first, the error says who was missing; afterwards
+// have joined. Where there are several appliances, addr is a list of them with commas: the one that leads is found, by the word of another or by
+// trying all in turn, now and whenever the call to it is lost. The sockets are made in the network namespace of the calling thread. When ctx ends first, the error says who was missing; afterwards
 // ctx does not matter. Nothing is sent to the home before the first collective. The worker must be closed.
 //
 // What the appliance refuses is a *refusal.Error in the chain of the error, with the appliance's text.
 //
-// As long as the worker lives, it keeps its call to the appliance and makes it again when it is lost; collectives go on without.
+// As long as the worker lives, it keeps its call to the appliance and makes it again when it is lost; collectives go on without. On that call it hears when the
+// job goes on at other homes, because one died or was drained: collectives in flight go on there, after a pause, with what each worker has.
 func Join(ctx context.Context, addr, job string, rank int, opts ...Option) (*Worker, error) {
 	w, err := join(ctx, addr, job, rank, newOptions(opts))
 	if err != nil {

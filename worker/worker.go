@@ -49,7 +49,8 @@ type request struct {
 	submit *Handle
 	cancel *cancellation
 	stats  chan<- Stats
-	fail   error // breaks the job at this worker
+	fail   error   // breaks the job at this worker
+	resume *Params // of the generation to go on in
 }
 
 type cancellation struct {

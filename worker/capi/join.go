@@ -41,7 +41,7 @@ func joiningOf(o *C.struct_joining) (*joining, error) {
 	j := &joining{addr: text(o.addr), job: text(o.job), rank: int(o.rank), timeout: seconds(o.timeout)}
 	switch {
 	case j.addr == "":
-		return nil, invalid("options.addr is not set: it is the appliance's host:port, or unix: and the path of its socket")
+		return nil, invalid("options.addr is not set: it is the appliance's host:port, or unix: and the path of its socket; of several appliances all, with commas")
 	case j.job == "":
 		return nil, invalid("options.job is not set: it is the name that the job was created with")
 	case j.rank < 0:

@@ -91,7 +91,7 @@ typedef enum { SPILLWAY_SUM = 0, SPILLWAY_MAX = 1, SPILLWAY_MIN = 2, SPILLWAY_AV
 /* How to join. Set size to sizeof(spillway_options), and what is not needed to 0: then fields that later versions add mean what they did before. */
 typedef struct {
 	size_t size;
-	const char *addr;    /* of the appliance: "host:port", or "unix:" and the path of a socket */
+	const char *addr;    /* of the appliance: "host:port", or "unix:" and the path of a socket. Of several appliances: all, with commas between them */
 	const char *job;     /* its name */
 	int rank;            /* from 0 */
 	const char *address; /* the IPv4 address to send from; NULL: that of the connection to the appliance. Needed with a Unix socket */

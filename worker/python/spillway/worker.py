@@ -164,7 +164,8 @@ def join(
 ) -> Worker:
     """Joins a job as one rank, and waits until all of its ranks have.
 
-    addr is the appliance's: "host:port", or "unix:" and the path of a socket. ca, cert and key are PEM files for TLS: the authority of the appliance's
+    addr is the appliance's: "host:port", or "unix:" and the path of a socket; where there are several appliances, the addresses of all with commas between
+    them, so that one that leads is found whichever is away. ca, cert and key are PEM files for TLS: the authority of the appliance's
     certificate, this worker's certificate and its key; all three, or none for a connection without TLS. address is the IPv4 address to send from, which
     is else that of the connection to the appliance. timeout is how many seconds to wait for the other ranks, without end if None; patience
     how long to go on trying while the appliance cannot be reached, 10 seconds if None.
