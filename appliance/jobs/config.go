@@ -68,6 +68,8 @@ type Defaults struct {
 	TorSlots uint32
 	// Publication is how results reach the workers; unspecified is multicast where there are groups, and else unicast.
 	Publication v1.Publication
+	// LostAfter is when lost workers count as dead; 0: never in jobs that are not elastic, and DefaultLostAfter in those that are.
+	LostAfter time.Duration
 	// Grace is how long a job without any worker is kept, and how long a lost worker may resume; 0 is DefaultGrace.
 	Grace time.Duration
 }
@@ -188,6 +190,9 @@ func (c Config) validate() error {
 	}
 	if d.Grace < minGrace || d.Grace > maxGrace {
 		wrong("grace %v: want %v to %v", d.Grace, minGrace, maxGrace)
+	}
+	if d.LostAfter != 0 && (d.LostAfter < minLostAfter || d.LostAfter > maxLostAfter) {
+		wrong("lost_after %v: want %v to %v, or nothing", d.LostAfter, minLostAfter, maxLostAfter)
 	}
 	if d.Publication == v1.Publication_PUBLICATION_MULTICAST && !c.Ledger.Groups.IsValid() {
 		wrong("publication is multicast, and there are no groups: write groups: 239.77.0.0/16, for example")

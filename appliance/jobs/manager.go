@@ -34,6 +34,8 @@ type Manager struct {
 	// ctx ends when the Manager is closed; what it does on its own then gives up and undoes what it began.
 	ctx    context.Context
 	cancel context.CancelFunc
+	// started is since when workers could call.
+	started time.Time
 	// running are the operations that use the store: Close waits for them.
 	running sync.WaitGroup
 
@@ -63,6 +65,7 @@ func New(config Config) (*Manager, error) {
 // open is New with a store, which it closes when it fails.
 func open(config Config, opened storage) (_ *Manager, err error) {
 	m := &Manager{config: config.withDefaults(), store: opened, jobs: map[string]*job{}, watchers: map[*watcher]bool{}}
+	m.started = m.config.Now()
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
@@ -258,14 +261,17 @@ const sweepInterval = time.Second
 
 // Run deletes the jobs that were without a worker for their grace, until ctx ends, which is no error.
 func (m *Manager) Run(ctx context.Context) error {
-	ticker := time.NewTicker(sweepInterval)
+	ticker, elapsing := time.NewTicker(sweepInterval), time.NewTicker(elapseInterval)
 	defer ticker.Stop()
+	defer elapsing.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
 			m.sweep(ctx)
+		case <-elapsing.C:
+			m.elapse()
 		}
 	}
 }
