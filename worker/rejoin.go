@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	v1 "spillway/appliance/api/spillway/v1"
 	"spillway/wire"
 )
 
@@ -150,12 +149,12 @@ func (w *Worker) begin(params Params, s *session) error {
 
 // next is a session that asks for the generation after that of this one.
 func (s *session) next(o options) (*session, error) {
-	n, err := newSession(s.addr, s.request.GetJob(), int(s.request.GetRank()), o)
+	n, err := newSession(s.appliances.list, s.request.GetJob(), int(s.request.GetRank()), o)
 	if err != nil {
 		return nil, err
 	}
 	n.request.AnyRank = true
-	n.request.Resume = &v1.Resume{Generation: s.request.GetResume().GetGeneration(), Cookie: s.request.GetResume().GetCookie()}
+	n.request.Resume = s.part.Load()
 	return n, nil
 }
 

@@ -49,7 +49,8 @@ type request struct {
 	submit *Handle
 	cancel *cancellation
 	stats  chan<- Stats
-	fail   error // breaks the job at this worker
+	fail   error   // breaks the job at this worker
+	resume *Params // of the generation to go on in
 }
 
 type cancellation struct {
@@ -76,7 +77,7 @@ func assemble(params Params, o options) (_ Params, e *engine.Engine, conn *trans
 	}
 	params = params.withDefaults()
 	if !params.Addr.IsValid() {
-		if params.Addr, err = addressTowards(params.Home); err != nil {
+		if params.Addr, err = addressTowards(params.Homes[0].Addr); err != nil {
 			return params, nil, nil, err
 		}
 		if err := params.Validate(); err != nil {

@@ -42,6 +42,7 @@ const (
 	DataPlane       Reason = "DATA_PLANE"         // the kernel refused a change
 	Storage         Reason = "STORAGE"            // the state could not be written
 	Resized         Reason = "RESIZED"            // an elastic job went on with other workers: join again, for any rank
+	NotLeader       Reason = "NOT_LEADER"         // another appliance leads: "leader" in the metadata is its address, if it is known
 	ShuttingDown    Reason = "SHUTTING_DOWN"      // the daemon is going away; call again
 	Internal        Reason = "INTERNAL"           // a bug
 )
