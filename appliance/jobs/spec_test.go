@@ -193,7 +193,7 @@ func FuzzSpec(f *testing.F) {
 func admitted(t *testing.T, s site, spec *v1.JobSpec) {
 	config := Config{
 		Ledger: ledger.Config{Slots: xdp.Slots{1 << 17, 1 << 17, 1 << 17, 1 << 17}, Groups: netip.MustParsePrefix("239.77.0.0/16"), FirstWorkerPort: 9800, LastWorkerPort: 9800, SharedSlots: 64},
-		Paths:  oneInterface{},
+		Nodes:  []Node{{Paths: oneInterface{}, MTU: 1500}},
 	}
 	if s.tor {
 		config.Switch, config.TorAddress = &torStub{hosts: 64}, torAddr
@@ -212,7 +212,7 @@ func admitted(t *testing.T, s site, spec *v1.JobSpec) {
 	m := &Manager{config: config}
 	var calls []*call
 	for rank := range spec.Workers {
-		path, err := config.Paths.To(workerAddr(int(rank)))
+		path, err := oneInterface{}.To(t.Context(), workerAddr(int(rank)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -42,6 +42,9 @@ const (
 	DataPlane       Reason = "DATA_PLANE"         // the kernel refused a change
 	Storage         Reason = "STORAGE"            // the state could not be written
 	ShuttingDown    Reason = "SHUTTING_DOWN"      // the daemon is going away; call again
+	NoSuchNode      Reason = "NO_SUCH_NODE"       // no appliance of the cluster has the name
+	NodeAway        Reason = "NODE_AWAY"          // the appliance does not answer
+	NoRoomToMove    Reason = "NO_ROOM_TO_MOVE"    // the other appliances have no room for what is homed there
 	Internal        Reason = "INTERNAL"           // a bug
 )
 
