@@ -303,9 +303,9 @@ func (unread) Close() error { return nil }
 func TestConfigErrors(t *testing.T) {
 	r := newRig(t, true)
 	for text, change := range map[string]func(*Config){
-		"no storage":              func(c *Config) { c.Storage = nil },
-		"not among the nodes":     func(c *Config) { c.Self = "b" },
-		"is there twice":          func(c *Config) { c.Nodes = append(c.Nodes, c.Nodes[0]) },
+		"no storage":                func(c *Config) { c.Storage = nil },
+		"not among the nodes":       func(c *Config) { c.Self = "b" },
+		"is there twice":            func(c *Config) { c.Nodes = append(c.Nodes, c.Nodes[0]) },
 		"MTU of 100":                func(c *Config) { c.Nodes[0].MTU = 100 },
 		"power of two":              func(c *Config) { c.Ports = 48 },
 		"worker ports":              func(c *Config) { c.Ledger.FirstWorkerPort = 9700 },
