@@ -26,6 +26,7 @@ const leaveTimeout = 2 * time.Second
 type session struct {
 	addr     string
 	request  *v1.JoinRequest // Resume is set once there are parameters
+	logger   *slog.Logger    // of log, which has job and rank besides
 	log      *slog.Logger
 	patience time.Duration
 	progress func(Waiting)
@@ -43,7 +44,10 @@ type session struct {
 	leaveOnce sync.Once
 	closeOnce sync.Once
 	draining  chan struct{}
+	resizing  chan struct{} // closed when workers wait for the next generation
 	absence   absence
+	deaths    deaths
+	worker    *Worker // set by keep
 }
 
 func newSession(addr, job string, rank int, o options) (*session, error) {
@@ -58,11 +62,12 @@ func newSession(addr, job string, rank int, o options) (*session, error) {
 		return nil, err
 	}
 	s := &session{
-		addr: addr, log: o.logger.With("job", job, "rank", rank), patience: o.patience, progress: o.progress,
-		request:  &v1.JoinRequest{Job: job, Rank: uint32(rank), Description: describeProcess()},
+		addr: addr, logger: o.logger, log: o.logger.With("job", job, "rank", rank), patience: o.patience, progress: o.progress,
+		request:  &v1.JoinRequest{Job: job, Rank: uint32(rank), Description: describeProcess(), AnyRank: o.anyRank},
 		conn:     conn,
 		client:   v1.NewWorkerServiceClient(conn),
 		draining: make(chan struct{}),
+		resizing: make(chan struct{}),
 	}
 	if o.address.IsValid() {
 		s.request.Address = o.address.String()
@@ -125,6 +130,10 @@ func (s *session) rendezvous() (Params, error) {
 			s.waiting = waitingOf(update.Waiting, s.waiting.Since)
 			s.progress(s.waiting)
 		case *v1.JoinResponse_Parameters:
+			if s.request.GetAnyRank() {
+				s.request.AnyRank, s.request.Rank = false, update.Parameters.GetRank()
+				s.log = s.logger.With("job", s.request.GetJob(), "rank", s.request.GetRank())
+			}
 			params, err := paramsOf(update.Parameters, int(s.request.GetRank()))
 			if err != nil {
 				return Params{}, err
@@ -156,6 +165,7 @@ func (s *session) receive() (*v1.JoinResponse, error) {
 
 // keep listens as long as the worker lives, and calls again, for the same part, when the call is lost.
 func (s *session) keep(w *Worker) {
+	s.worker = w
 	var pause pause
 	var lost time.Time         // since when there is no call
 	said := refusal.Reason("") // of the last refusal while there is no call
@@ -231,6 +241,17 @@ func (s *session) notice(n *v1.Notice) {
 		level = slog.LevelWarn
 	case v1.NoticeKind_NOTICE_KIND_LEFT:
 		level = slog.LevelDebug
+	case v1.NoticeKind_NOTICE_KIND_DEAD:
+		level = slog.LevelWarn
+		s.dead(n, time.Now())
+	case v1.NoticeKind_NOTICE_KIND_RESUMED:
+		s.alive(ranksOf(n.GetRanks()))
+	case v1.NoticeKind_NOTICE_KIND_RESIZE:
+		select {
+		case <-s.resizing:
+		default:
+			close(s.resizing)
+		}
 	case v1.NoticeKind_NOTICE_KIND_DRAINING:
 		select {
 		case <-s.draining:
@@ -278,7 +299,7 @@ func plain(err error) error {
 
 // final are the refusals after which there is nothing left to resume.
 func final(reason refusal.Reason) bool {
-	return reason == refusal.GenerationOver || reason == refusal.JobDeleted || reason == refusal.NoSuchJob
+	return reason == refusal.GenerationOver || reason == refusal.Resized || reason == refusal.JobDeleted || reason == refusal.NoSuchJob
 }
 
 // passes says whether a Join may be taken when it is tried again: the appliance is away or busy or, if this rank was in already, has not yet

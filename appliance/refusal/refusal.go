@@ -41,6 +41,7 @@ const (
 	SwitchRefused   Reason = "SWITCH_REFUSED"     // the ToR did not take an entry
 	DataPlane       Reason = "DATA_PLANE"         // the kernel refused a change
 	Storage         Reason = "STORAGE"            // the state could not be written
+	Resized         Reason = "RESIZED"            // an elastic job went on with other workers: join again, for any rank
 	ShuttingDown    Reason = "SHUTTING_DOWN"      // the daemon is going away; call again
 	NoSuchNode      Reason = "NO_SUCH_NODE"       // no appliance of the cluster has the name
 	NodeAway        Reason = "NODE_AWAY"          // the appliance does not answer
