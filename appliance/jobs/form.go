@@ -230,14 +230,14 @@ func (m *Manager) install(ctx context.Context, j *job, record *store.Job) error 
 // add puts the running generation into the aggregator, in the place of one that could not be taken out before.
 func (m *Manager) add(record *store.Job) error {
 	job := aggregatorJob(record, m.config.TorAddress)
-	err := m.config.Aggregator.AddJob(job)
+	err := m.self().Aggregator.AddJob(m.ctx, job)
 	if !errors.Is(err, xdp.ErrJobExists) {
 		return err
 	}
-	if err := m.config.Aggregator.RemoveJob(job.ID); err != nil && !errors.Is(err, xdp.ErrNoJob) {
+	if err := m.self().Aggregator.RemoveJob(m.ctx, job.ID); err != nil && !errors.Is(err, xdp.ErrNoJob) {
 		return err
 	}
-	return m.config.Aggregator.AddJob(job)
+	return m.self().Aggregator.AddJob(m.ctx, job)
 }
 
 // installSwitch brings the generation into the ToR. When it fails, the ToR is not to have it.

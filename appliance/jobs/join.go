@@ -49,7 +49,7 @@ func (m *Manager) enter(c *call, name string) error {
 		return err
 	}
 	// Without the lock: to ask the kernel takes a while, and more when it must look for a neighbour.
-	c.path, err = m.config.Paths.To(c.address)
+	c.path, err = m.self().Paths.To(m.ctx, c.address)
 	if err != nil {
 		return unreachable(j, c, "%w", err)
 	}

@@ -97,8 +97,8 @@ func (j *Job) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// decode reads a record, and refuses one that no daemon has written.
-func decode(text []byte) (Job, error) {
+// Decode reads a record as JSON has it, of this schema or one before, and refuses one that no daemon has written.
+func Decode(text []byte) (Job, error) {
 	var j Job
 	if err := json.Unmarshal(text, &j); err != nil {
 		return Job{}, err
