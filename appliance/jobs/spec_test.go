@@ -259,7 +259,7 @@ func admitted(t *testing.T, s site, spec *v1.JobSpec) {
 		p := parameters(record, rank)
 		c := engine.Config{
 			Job: uint16(p.JobId), Rank: int(p.Rank), Workers: int(p.Workers), Elements: int(p.Elements), Window: int(p.Window), Priority: uint8(p.Priority),
-			MinRTO: int64(p.MinRto.AsDuration()), MaxRTO: int64(p.MaxRto.AsDuration()), Silence: int64(p.Silence.AsDuration()),
+			Shards: len(p.Homes), MinRTO: int64(p.MinRto.AsDuration()), MaxRTO: int64(p.MaxRto.AsDuration()), Silence: int64(p.Silence.AsDuration()),
 		}
 		if r := p.Tor; r != nil {
 			c.Tor = &engine.TorRegion{Base: uint16(r.Base), Slots: uint16(r.Slots), Period: r.Period, Offset: uint16(r.Offset)}

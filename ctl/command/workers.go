@@ -20,7 +20,9 @@ func workersCommand(g *global) *cli.Command {
 		Description: `One line a rank. LAST is when its last packet reached the aggregator, WAITED FOR how
 many chunks there wait for it, LATE for how long the oldest of them has.
 A lost worker is one whose call ended without a farewell: it may come back until
-the job's grace is over.
+the job's grace is over, or until it is dead, if the job has --lost-after. In an
+elastic job those that joined wait for the next generation: the number is then a
+seat, and the ranks are given out when it begins.
 
   spillctl workers train`,
 		BashComplete: g.completeJobs,
