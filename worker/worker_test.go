@@ -41,12 +41,16 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// loopback is a job whose home is at 127.0.0.1 and whose workers are at 127.0.0.2 and up. XDP cannot answer on a loopback interface, so
-// a socket stands at the home's address, and what it gets goes through the compiled aggregator, frame by frame.
+// loopback is a job whose homes are at 127.0.0.1 and whose workers are at 127.0.0.2 and up. XDP cannot answer on a loopback interface, so
+// a socket stands at each home's address, and what it gets goes through the compiled aggregator, frame by frame: one for all homes of a
+// generation, which have different chunks.
 type loopback struct {
 	params Params
-	conn   *net.UDPConn
-	done   chan struct{}
+	job    xdp.Job
+	loss   float64
+	seed   uint64
+	homes  []*net.UDPConn
+	served sync.WaitGroup
 }
 
 func (l *loopback) of(rank int) Params {
@@ -66,70 +70,91 @@ func newLoopback(t *testing.T, workers int, loss float64) *loopback {
 // newQuorumLoopback is one that need not wait for all.
 func newQuorumLoopback(t *testing.T, workers int, loss float64, policy Policy) *loopback {
 	t.Helper()
-	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.SetReadBuffer(8 << 20); err != nil {
-		t.Fatal(err)
-	}
-	at := conn.LocalAddr().(*net.UDPAddr).AddrPort()
-	l := &loopback{conn: conn, done: make(chan struct{}), params: Params{Job: 5, Generation: 2, Cookie: 99, Workers: workers, Elements: 64,
-		Window: 64, Homes: []Home{{Addr: at, Ports: 1}}, WorkerPort: at.Port(), Silence: 20 * time.Second, Policy: policy}}
-	group := netip.MustParseAddr("239.77.0.5")
-	job := xdp.Job{ID: 5, Generation: 2, Cookie: 99, Elements: 64, Window: 64, Workers: workers,
-		Home: netip.AddrPortFrom(at.Addr(), wire.BasePort), HomePorts: 1, Group: group, WorkerPort: at.Port(),
+	l := &loopback{loss: loss, seed: uint64(time.Now().UnixNano()), params: Params{Job: 5, Generation: 2, Cookie: 99, Workers: workers, Elements: 64,
+		Window: 64, Silence: 20 * time.Second, Policy: policy}}
+	t.Logf("seed %d", l.seed)
+	l.job = xdp.Job{ID: 5, Generation: 2, Cookie: 99, Elements: 64, Window: 64, Workers: workers,
+		Home: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), wire.BasePort), HomePorts: 1, Group: netip.MustParseAddr("239.77.0.5"),
 		Policy: xdp.Policy{Quorum: policy.Quorum, After: policy.After, MaxLag: policy.MaxLag}}
 	for rank := range workers {
-		job.Members = append(job.Members, xdp.Member{Addr: workerAddr(rank), Bits: 1 << rank})
+		l.job.Members = append(l.job.Members, xdp.Member{Addr: workerAddr(rank), Bits: 1 << rank})
 	}
-	if err := aggregator.AddJob(job); err != nil {
+	l.open(t, 1)
+	t.Cleanup(func() { l.close(t) })
+	return l
+}
+
+// open starts that many homes, which have the job.
+func (l *loopback) open(t *testing.T, homes int) {
+	t.Helper()
+	l.homes, l.params.Homes = nil, nil
+	for range homes {
+		conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.SetReadBuffer(8 << 20); err != nil {
+			t.Fatal(err)
+		}
+		at := conn.LocalAddr().(*net.UDPAddr).AddrPort()
+		l.homes, l.params.Homes = append(l.homes, conn), append(l.params.Homes, Home{Addr: at, Ports: 1})
+	}
+	if l.params.WorkerPort == 0 {
+		l.params.WorkerPort = l.params.Homes[0].Addr.Port()
+		l.job.WorkerPort = l.params.WorkerPort
+	}
+	if err := aggregator.AddJob(l.job); err != nil {
 		t.Fatal(err)
 	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
-	go func() {
-		defer close(l.done)
-		b := make([]byte, 1<<16)
-		for {
-			n, from, err := conn.ReadFromUDPAddrPort(b)
-			if err != nil {
-				return // closed
-			}
-			if r.Float64() < loss {
-				continue
-			}
-			frame := sim.NewFrame(from, job.Home, n)
-			copy(frame[sim.HeaderBytes:], b[:n])
-			verdict, reply, err := aggregator.Process(frame)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if verdict != xdp.Transmit {
-				continue
-			}
-			for rank := range workers {
-				to := netip.AddrFrom4([4]byte(reply[30:34]))
-				if (to == workerAddr(rank) || to == group) && r.Float64() >= loss {
-					if _, err := conn.WriteToUDPAddrPort(reply[sim.HeaderBytes:], netip.AddrPortFrom(workerAddr(rank), at.Port())); err != nil {
-						continue // a worker that is not there
-					}
-				}
-			}
-		}
-	}()
-	t.Cleanup(func() {
+	for n, conn := range l.homes {
+		l.served.Go(func() { l.serve(t, conn, rand.New(rand.NewPCG(l.seed, uint64(n)))) })
+	}
+}
+
+// close ends the homes, and their memory of the job.
+func (l *loopback) close(t *testing.T) {
+	t.Helper()
+	for _, conn := range l.homes {
 		if err := conn.Close(); err != nil {
 			t.Error(err)
 		}
-		<-l.done
-		if err := aggregator.RemoveJob(job.ID); err != nil {
-			t.Error(err)
+	}
+	l.served.Wait()
+	if err := aggregator.RemoveJob(l.job.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+// serve is one home.
+func (l *loopback) serve(t *testing.T, conn *net.UDPConn, r *rand.Rand) {
+	b := make([]byte, 1<<16)
+	for {
+		n, from, err := conn.ReadFromUDPAddrPort(b)
+		if err != nil {
+			return // closed
 		}
-	})
-	return l
+		if r.Float64() < l.loss {
+			continue
+		}
+		frame := sim.NewFrame(from, l.job.Home, n)
+		copy(frame[sim.HeaderBytes:], b[:n])
+		verdict, reply, err := aggregator.Process(frame)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if verdict != xdp.Transmit {
+			continue
+		}
+		for rank := range l.job.Workers {
+			to := netip.AddrFrom4([4]byte(reply[30:34]))
+			if (to == workerAddr(rank) || to == l.job.Group) && r.Float64() >= l.loss {
+				if _, err := conn.WriteToUDPAddrPort(reply[sim.HeaderBytes:], netip.AddrPortFrom(workerAddr(rank), l.job.WorkerPort)); err != nil {
+					continue // a worker that is not there
+				}
+			}
+		}
+	}
 }
 
 // join makes the given ranks join, and leave when the test ends.
