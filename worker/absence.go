@@ -34,6 +34,11 @@ func (a *absence) take(notice *v1.Notice, now time.Time) {
 		} else if d.text == "" {
 			d.text = describeRanks(ranks) + " left the job"
 		}
+	case v1.NoticeKind_NOTICE_KIND_RESIZE:
+		if len(ranks) == 0 { // those that wait are new
+			return
+		}
+		d = &departure{text: strings.TrimRight(notice.GetText(), ". "), at: now}
 	case v1.NoticeKind_NOTICE_KIND_RESUMED:
 	default:
 		return

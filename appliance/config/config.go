@@ -102,6 +102,8 @@ type Jobs struct {
 	TorSlots    uint32        `yaml:"tor_slots"`
 	Publication Publication   `yaml:"publication"`
 	Grace       time.Duration `yaml:"grace"`
+	// LostAfter is when lost workers count as dead; 0: as the job says, and else never, or after 10 s in an elastic job.
+	LostAfter time.Duration `yaml:"lost_after"`
 	// Groups are the multicast addresses that jobs are given.
 	Groups netip.Prefix `yaml:"groups"`
 	// WorkerPorts are the UDP ports that jobs' workers are given.

@@ -50,7 +50,7 @@ func TestEverything(t *testing.T) {
 		Interfaces: []Interface{{"enp1s0f0", addr("10.0.0.1")}, {"enp1s0f1", addr("10.0.1.1")}},
 		Aggregator: Aggregator{Pin: "/sys/fs/bpf/rack7", Ports: 8, Slots: Slots{0, 1024, 2048, 512}, MaxJobs: 64, Upgrade: true},
 		Jobs: Jobs{
-			Window: 127, Elements: 256, Tor: TorShared, TorSlots: 128, Publication: Unicast, Grace: 90 * time.Second,
+			Window: 127, Elements: 256, Tor: TorShared, TorSlots: 128, Publication: Unicast, Grace: 90 * time.Second, LostAfter: 2 * time.Second,
 			Groups: netip.MustParsePrefix("239.78.0.0/20"), WorkerPorts: PortRange{20000, 20999},
 			Quota: Quota{Workers: 32, Window: 255, Memory: 64 << 20, TorSlots: 1024, Jobs: 16},
 		},
@@ -126,7 +126,7 @@ func TestOne(t *testing.T) {
 		"jobs: {worker_ports: 9700-9799}":        `f:2: jobs.worker_ports: 9700-9799 overlaps the homes' ports, 9696-9759; write a range beside it, such as 9800-10055`,
 		"jobs: {groups: 10.0.0.0/8}":             `f:2: jobs.groups: 10.0.0.0/8 is not a network of IPv4 multicast groups; write one within 224.0.0.0/4, such as 239.77.0.0/16`,
 		"jobs: {groups: 239.77.1.0/16}":          `f:2: jobs.groups: 239.77.1.0/16 has bits beyond its length; write 239.77.0.0/16`,
-		"jobs: [1]":                              `f:2: jobs: a list, where keys should be; write "window", "elements", "tor", "tor_slots", "publication", "grace", "groups", "worker_ports" and "quota" below it, each on a line of its own, as needed`,
+		"jobs: [1]":                              `f:2: jobs: a list, where keys should be; write "window", "elements", "tor", "tor_slots", "publication", "grace", "lost_after", "groups", "worker_ports" and "quota" below it, each on a line of its own, as needed`,
 		"state: [1]":                             `f:2: state: a list, where one value should be; write one value, such as a text`,
 		"state: db":                              `f:2: state: "db" is relative, and it is not said to what; write it from / on, such as /var/lib/spillway/state.db`,
 		"aggregator: {upgrade: yes}":             `f:2: aggregator.upgrade: "yes" is not true or false; write one such as false`,

@@ -108,6 +108,9 @@ func (c *Config) validateJobs(f *findings) {
 	f.power("jobs.tor_slots", j.TorSlots)
 	f.choice("jobs.publication", string(j.Publication), string(Multicast), string(Unicast))
 	f.duration("jobs.grace", j.Grace, time.Second, 30*24*time.Hour)
+	if j.LostAfter != 0 {
+		f.duration("jobs.lost_after", j.LostAfter, 200*time.Millisecond, 24*time.Hour)
+	}
 	first := j.Groups.Masked().Addr()
 	if !j.Groups.IsValid() || !first.Is4() || !first.IsMulticast() || j.Groups.Bits() < 4 || first.As4()[0] == 224 && j.Groups.Bits() < 8 {
 		f.wrong("jobs.groups", "write one within 224.0.0.0/4, such as 239.77.0.0/16", "%s is not a network of IPv4 multicast groups", j.Groups)

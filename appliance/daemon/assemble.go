@@ -49,7 +49,7 @@ func quota(c *config.Config) ledger.Quota {
 func defaults(c *config.Config) jobs.Defaults {
 	return jobs.Defaults{
 		Window: uint32(c.Jobs.Window), Elements: uint32(c.Jobs.Elements), Tor: torUses[c.Jobs.Tor], TorSlots: c.Jobs.TorSlots,
-		Publication: publications[c.Jobs.Publication], Grace: c.Jobs.Grace,
+		Publication: publications[c.Jobs.Publication], Grace: c.Jobs.Grace, LostAfter: c.Jobs.LostAfter,
 	}
 }
 

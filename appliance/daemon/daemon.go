@@ -20,6 +20,7 @@ import (
 	"spillway/appliance/metrics"
 	"spillway/appliance/observe"
 	"spillway/appliance/server"
+	"spillway/appliance/store"
 	"spillway/appliance/stragglers"
 	"spillway/xdp"
 )
@@ -190,8 +191,9 @@ func (d *daemon) startJobs(homes []home) error {
 		return err
 	}
 	of := jobs.Config{
-		Ledger: ledgerConfig(c), Defaults: defaults(c), State: c.State, FirstPort: config.FirstHomePort, Ports: config.HomePorts, HomePorts: c.Aggregator.Ports, MTU: mtu,
-		Aggregator: d.plane, Paths: &paths{d.interfaces}, Events: d.events, Log: d.log,
+		Ledger: ledgerConfig(c), Defaults: defaults(c), FirstPort: config.FirstHomePort, Ports: config.HomePorts, HomePorts: c.Aggregator.Ports,
+		Self: c.NodeName(), Alone: true, Events: d.events, Log: d.log,
+		Nodes: []jobs.Node{{Name: c.NodeName(), Aggregator: jobs.Local(d.plane), Paths: &paths{d.interfaces}, Slots: c.Aggregator.Slots.XDP(), MTU: mtu}},
 	}
 	if c.Switch != nil {
 		config, err := fabricConfig(c, homes, d.log, d.events)
@@ -203,7 +205,10 @@ func (d *daemon) startJobs(homes []home) error {
 		}
 		of.Switch, of.TorAddress = d.fabric, c.Switch.Address
 	}
-	d.jobs, err = jobs.New(of)
+	if of.Storage, err = store.Open(c.State); err != nil {
+		return err
+	}
+	d.jobs, err = jobs.New(of) // which closes the storage, also when it fails
 	return err
 }
 

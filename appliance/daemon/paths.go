@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -24,7 +25,7 @@ const resolution = 1500 * time.Millisecond
 type paths struct{ interfaces *interfaces }
 
 // To is the way to an address. It waits up to resolution for the next hop's Ethernet address, and leaves that out when the hop does not answer.
-func (p *paths) To(addr netip.Addr) (jobs.Path, error) {
+func (p *paths) To(_ context.Context, addr netip.Addr) (jobs.Path, error) {
 	routes, err := netlink.RouteGet(addr.AsSlice())
 	if err != nil || len(routes) == 0 {
 		return jobs.Path{}, refusal.New(codes.FailedPrecondition, refusal.Unreachable, "no route leads to %s: give the worker an address that an interface of the aggregator (%s) reaches: %w",

@@ -76,19 +76,19 @@ func testPaths(t *testing.T) {
 
 	p := &paths{&interfaces{homes: []home{{name: "data", address: netip.MustParseAddr("10.3.0.1"), index: data.Attrs().Index}}}}
 	for address, mtu := range map[string]int{"10.3.0.2": 3498, "10.5.6.7": 1500} {
-		path, err := p.To(netip.MustParseAddr(address))
+		path, err := p.To(t.Context(), netip.MustParseAddr(address))
 		if err != nil || path.Ifindex != data.Attrs().Index || path.Interface != "data" || path.Home.String() != "10.3.0.1" || path.MTU != mtu ||
 			path.MAC.String() != dataPeer.Attrs().HardwareAddr.String() {
 			t.Errorf("to %s: %+v, %v", address, path, err)
 		}
 	}
 	begun := time.Now()
-	path, err := p.To(netip.MustParseAddr("10.3.0.99"))
+	path, err := p.To(t.Context(), netip.MustParseAddr("10.3.0.99"))
 	if err != nil || path.MAC != nil || time.Since(begun) > 2*resolution {
 		t.Errorf("to nobody: %+v, %v after %v", path, err, time.Since(begun))
 	}
 	for address, says := range map[string]string{"10.4.0.2": other.Name, "10.3.0.1": "another host", "10.99.0.1": "no route"} {
-		_, err := p.To(netip.MustParseAddr(address))
+		_, err := p.To(t.Context(), netip.MustParseAddr(address))
 		var refused *refusal.Error
 		if !errors.As(err, &refused) || refused.Reason != refusal.Unreachable || !strings.Contains(err.Error(), says) {
 			t.Errorf("to %s: %v", address, err)

@@ -37,6 +37,12 @@ func (d *diagnosis) workers(job *v1.Job) {
 			d.fail(check, name, text, "see whether its process and host live. A process that only lost the call resumes by itself; if it ended, "+
 				"let the other ranks leave, and start all again: "+
 				"a new generation begins when all have joined")
+		case w.State == v1.WorkerState_WORKER_STATE_DEAD && job.Spec.GetMinWorkers() > 0:
+			d.fail(check, name, fmt.Sprintf("%s is dead: its call broke%s, and was not made again", who, d.ago(w)),
+				"the others go on without it as soon as all of them have called Rejoin; start a process in its place, which they take in at their next Rejoin")
+		case w.State == v1.WorkerState_WORKER_STATE_DEAD:
+			d.fail(check, name, fmt.Sprintf("%s is dead: its call broke%s, and was not made again", who, d.ago(w)),
+				"the collectives of the others have failed: let them leave, and start all again. An elastic job (--min-workers) would go on without it")
 		case w.State == v1.WorkerState_WORKER_STATE_LEFT && waits:
 			d.fail(check, name, fmt.Sprintf("%s has left%s, and %s: it made fewer collectives than the others", who, d.ago(w), wait),
 				"all ranks must make the same sequence of collectives: compare their logs, then let the others leave and start all again")
@@ -78,6 +84,13 @@ func (d *diagnosis) neverJoined(job *v1.Job) {
 	}
 	if len(joined) == 0 || len(missing) == 0 || !first.IsZero() && d.Now.Sub(first) < joinPatience {
 		return
+	}
+	if least := job.Spec.GetMinWorkers(); least > 0 && job.Ranks > 0 {
+		d.warn("workers", name, fmt.Sprintf("%d wait for the next generation since %s, and the %d of generation %d go on without them", len(joined), span(d.Now.Sub(first)), job.Ranks, job.Generation),
+			"the trainer must look whether others wait (AgreeToRejoin) and call Rejoin at a step, at all ranks; see in 'spillctl workers' who has not")
+		return
+	} else if int(least) > 0 && len(joined) >= int(least) {
+		return // it settles
 	}
 	d.fail("workers", name, fmt.Sprintf("%s never joined; %s wait for it since %s", ranks(missing), ranks(joined), span(d.Now.Sub(first))),
 		fmt.Sprintf("start the processes of %s with the job's name %q, or see in their logs why they cannot join (address, certificate, rank); the "+

@@ -135,6 +135,18 @@ func TestFindings(t *testing.T) {
 		"never joined": {func(s *Sources) {
 			s.Workers[job][0].State, s.Workers[job][1].State = v1.WorkerState_WORKER_STATE_JOINED, v1.WorkerState_WORKER_STATE_MISSING
 		}, "workers", failure, "rank 1 never joined; rank 0 wait", "start the process"},
+		"dead": {func(s *Sources) { s.Workers[job][1].State = v1.WorkerState_WORKER_STATE_DEAD }, "workers", failure,
+			"rank 1 (10.0.0.11) is dead: its call broke 1h0m0s ago", "--min-workers"},
+		"dead, elastic": {func(s *Sources) {
+			s.Jobs[0].Spec.MinWorkers = 1
+			s.Workers[job][1].State = v1.WorkerState_WORKER_STATE_DEAD
+		}, "workers", failure, "rank 1 (10.0.0.11) is dead", "Rejoin"},
+		"waits, elastic": {func(s *Sources) {
+			s.Jobs[0].Spec.MinWorkers, s.Jobs[0].Ranks = 1, 1
+			s.Workers[job][0].State = v1.WorkerState_WORKER_STATE_PRESENT
+			s.Workers[job][1].State = v1.WorkerState_WORKER_STATE_JOINED
+			s.Workers[job] = append(s.Workers[job], &v1.Worker{Rank: 2, State: v1.WorkerState_WORKER_STATE_MISSING})
+		}, "workers", warning, "1 wait for the next generation", "AgreeToRejoin"},
 		"lost": {func(s *Sources) { s.Workers[job][1].State = v1.WorkerState_WORKER_STATE_LOST }, "workers", failure,
 			"rank 1 (10.0.0.11) was lost 1h0m0s ago", "process"},
 		"late": {func(s *Sources) {

@@ -82,7 +82,7 @@ func request(spec *v1.JobSpec) ledger.Request {
 // site is what of the node decides over specifications. The lock is held.
 func (m *Manager) site() site {
 	return site{
-		defaults: m.config.Defaults, mtu: m.config.MTU, multicast: m.config.Ledger.Groups.IsValid(), tor: m.config.Switch != nil,
+		defaults: m.config.Defaults, mtu: m.self().MTU, multicast: m.config.Ledger.Groups.IsValid(), tor: m.config.Switch != nil,
 		torElements: m.limits.Elements, sharedSlots: m.config.Ledger.SharedSlots,
 	}
 }
@@ -269,7 +269,7 @@ func (m *Manager) erase(record *store.Job) error {
 // uninstall takes the job out of the aggregator and then out of the ToR, or leaves it in both. It is no error that it is not there.
 func (m *Manager) uninstall(record *store.Job) error {
 	id, name := record.Allocation.ID, record.Name()
-	if err := m.config.Aggregator.RemoveJob(id); err != nil && !errors.Is(err, xdp.ErrNoJob) {
+	if err := m.self().Aggregator.RemoveJob(m.ctx, id); err != nil && !errors.Is(err, xdp.ErrNoJob) {
 		return refusal.New(codes.Internal, refusal.DataPlane, "generation %d of job %q could not be taken out of the aggregator: %w; try again, and restart spillwayd if it stays",
 			record.Generation, name, err).With("job", name)
 	}

@@ -20,6 +20,12 @@ type call struct {
 	path        Path
 	description string
 	since       time.Time
+	// Of a call for an elastic job: that it takes any rank, preferably asked; the part that it had before, as it says, and as which rank if that is so,
+	// else -1. While it waits, rank is its seat.
+	anyRank bool
+	asked   uint32
+	part    *v1.Resume
+	before  int
 	// wake has a token when there is something to tell.
 	wake chan struct{}
 
@@ -30,6 +36,8 @@ type call struct {
 	news     map[uint32]news
 	draining bool
 	tor      string
+	// deaths and resize are the last word on who is dead, and on who waits for the next generation.
+	deaths, resize *v1.Notice
 	// ended: nothing more comes but what is above, and then the call returns err.
 	ended bool
 	err   error
@@ -105,7 +113,12 @@ func (c *call) take(now time.Time) (updates []*v1.JoinResponse, ended bool, err 
 	if ranks := about(v1.NoticeKind_NOTICE_KIND_LEFT); len(ranks) > 0 {
 		notice(v1.NoticeKind_NOTICE_KIND_LEFT, ranks, "%s", these(ranks, "has left in good order", "have left in good order"))
 	}
-	c.waiting, c.params, c.draining, c.tor, c.news = false, nil, false, "", nil
+	for _, n := range []*v1.Notice{c.deaths, c.resize} {
+		if n != nil {
+			updates = append(updates, &v1.JoinResponse{Update: &v1.JoinResponse_Notice{Notice: n}})
+		}
+	}
+	c.waiting, c.params, c.draining, c.tor, c.news, c.deaths, c.resize = false, nil, false, "", nil, nil, nil
 	return updates, c.ended, c.err
 }
 

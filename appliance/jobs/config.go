@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/bits"
-	"net"
 	"net/netip"
 	"time"
 
@@ -15,15 +14,7 @@ import (
 	"spillway/appliance/ledger"
 	"spillway/p4/pipeline"
 	"spillway/wire"
-	"spillway/xdp"
 )
-
-// Aggregator is where jobs are homed; an xdp.Aggregator is one.
-type Aggregator interface {
-	AddJob(job xdp.Job) error
-	RemoveJob(id uint16) error
-	Jobs() []xdp.Job
-}
 
 // Switch is the ToR as jobs need it; a fabric.Fabric is one.
 type Switch interface {
@@ -38,25 +29,6 @@ type Switch interface {
 	Host(addr netip.Addr) (pipeline.Host, bool)
 }
 
-// Paths knows which way the aggregator reaches an address.
-type Paths interface {
-	// To fails when nothing leads to the address. Its text says what was looked for and where.
-	To(addr netip.Addr) (Path, error)
-}
-
-// Path is the way to an address.
-type Path struct {
-	// Ifindex and Interface are the interface that leads there. The program of the aggregator is on it.
-	Ifindex   int
-	Interface string
-	// Home is the aggregator's own address on the interface.
-	Home netip.Addr
-	// MTU is the interface's, in bytes of an IP packet.
-	MTU int
-	// MAC is the Ethernet address of the next hop.
-	MAC net.HardwareAddr
-}
-
 // Defaults is what jobs get that do not ask for something else.
 type Defaults struct {
 	// Window is W; 0 is DefaultWindow.
@@ -68,6 +40,8 @@ type Defaults struct {
 	TorSlots uint32
 	// Publication is how results reach the workers; unspecified is multicast where there are groups, and else unicast.
 	Publication v1.Publication
+	// LostAfter is when lost workers count as dead; 0: never in jobs that are not elastic, and DefaultLostAfter in those that are.
+	LostAfter time.Duration
 	// Grace is how long a job without any worker is kept, and how long a lost worker may resume; 0 is DefaultGrace.
 	Grace time.Duration
 }
@@ -89,20 +63,22 @@ type Config struct {
 	Ledger ledger.Config
 	// Defaults are for what jobs leave open.
 	Defaults Defaults
-	// State is the path of the file that keeps the jobs over a restart.
-	State string
+	// Storage keeps the jobs over a restart.
+	Storage Storage
+	// Self is the name of the node that the Manager runs on. Nodes are all that may be there, this one included: a node that the Storage names and that is
+	// not among them counts as lost, and what was homed there moves. SetNode adds others later.
+	Self  string
+	Nodes []Node
+	// Alone says that no other appliance has ever had a part in the Storage: any name of a node in it is this one's, as it was called then.
+	Alone bool
 	// FirstPort and Ports are the UDP ports that the aggregator listens on, as in xdp.Config; zeros are pipeline.FirstPort and 64. With a ToR they must begin
 	// at pipeline.FirstPort, and be twice pipeline.Ports at least: those of the ToR's block for jobs that go through it, and as many beyond it for those that
 	// go past it.
 	FirstPort, Ports uint16
 	// HomePorts is how many of them one job's home has at most, a power of two; 0: as many as there are.
 	HomePorts uint16
-	// MTU is the least of the interfaces that lead to workers, in bytes of an IP packet.
-	MTU int
-	// Aggregator, Switch and Paths are what a job is made of. Switch is nil when there is no ToR.
-	Aggregator Aggregator
-	Switch     Switch
-	Paths      Paths
+	// Switch is nil when there is no ToR.
+	Switch Switch
 	// TorAddress is the address that the ToR sends partial sums from. It belongs to nobody else. Needed with a Switch.
 	TorAddress netip.Addr
 	// Patience is how long a new generation waits for the ToR before it goes past it; 0 is 2 s.
@@ -161,12 +137,10 @@ func (c Config) withDefaults() Config {
 func (c Config) validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.Aggregator == nil || c.Paths == nil || c.State == "" {
-		wrong("no aggregator, no paths or no state file")
+	if c.Storage == nil {
+		wrong("no storage")
 	}
-	if least := packetBytes(wire.MinElements); c.MTU < least {
-		wrong("an MTU of %d does not carry a chunk of %d elements: want %d at least", c.MTU, wire.MinElements, least)
-	}
+	c.validateNodes(wrong)
 	if bits.OnesCount16(c.Ports) != 1 || int(c.FirstPort)+int(c.Ports) > 1<<16 {
 		wrong("%d ports from %d on: want a power of two of them below 65536", c.Ports, c.FirstPort)
 	}
@@ -189,11 +163,31 @@ func (c Config) validate() error {
 	if d.Grace < minGrace || d.Grace > maxGrace {
 		wrong("grace %v: want %v to %v", d.Grace, minGrace, maxGrace)
 	}
+	if d.LostAfter != 0 && (d.LostAfter < minLostAfter || d.LostAfter > maxLostAfter) {
+		wrong("lost_after %v: want %v to %v, or nothing", d.LostAfter, minLostAfter, maxLostAfter)
+	}
 	if d.Publication == v1.Publication_PUBLICATION_MULTICAST && !c.Ledger.Groups.IsValid() {
 		wrong("publication is multicast, and there are no groups: write groups: 239.77.0.0/16, for example")
 	}
 	c.validateTor(wrong)
 	return errors.Join(errs...)
+}
+
+// validateNodes looks at the appliances.
+func (c Config) validateNodes(wrong func(string, ...any)) {
+	seen := map[string]bool{}
+	for _, n := range c.Nodes {
+		if seen[n.Name] {
+			wrong("node %q is there twice", n.Name)
+		}
+		seen[n.Name] = true
+		if err := n.validate(); err != nil {
+			wrong("%w", err)
+		}
+	}
+	if !seen[c.Self] {
+		wrong("node %q, on which this runs, is not among the nodes", c.Self)
+	}
 }
 
 // validateTor looks at what only a ToR needs, and what needs one.

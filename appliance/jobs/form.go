@@ -76,7 +76,7 @@ var errVanished = errors.New("a rank has gone")
 // attempt forms a generation of those who wait now. The work of the job is held.
 func (m *Manager) attempt(ctx context.Context, j *job) ([]*call, error) {
 	m.mu.Lock()
-	calls, old := slices.Clone(j.waiting), j.record
+	calls, old := j.lineup(), j.record
 	ready := !j.deleted && !old.Draining && j.complete()
 	m.mu.Unlock()
 	if !ready {
@@ -130,7 +130,7 @@ func (m *Manager) conclude(j *job, old *store.Job) (*store.Job, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	j.record, j.members = &record, nil
+	j.record, j.members, j.concluded = &record, nil, old
 	return &record, nil
 }
 
@@ -158,6 +158,8 @@ func (m *Manager) propose(old *store.Job, calls []*call) (*store.Job, error) {
 		running.Home, running.HomePorts = netip.AddrPortFrom(home, m.config.FirstPort), m.homePorts(m.config.Ports)
 	case !running.Multicast:
 		m.direct(running, home, "")
+	case len(calls) == 1 && usesTor(record.Spec):
+		m.direct(running, home, "past the ToR: a generation of one worker has nothing to sum there")
 	default:
 		m.through(running, home)
 	}
@@ -228,14 +230,14 @@ func (m *Manager) install(ctx context.Context, j *job, record *store.Job) error 
 // add puts the running generation into the aggregator, in the place of one that could not be taken out before.
 func (m *Manager) add(record *store.Job) error {
 	job := aggregatorJob(record, m.config.TorAddress)
-	err := m.config.Aggregator.AddJob(job)
+	err := m.self().Aggregator.AddJob(m.ctx, job)
 	if !errors.Is(err, xdp.ErrJobExists) {
 		return err
 	}
-	if err := m.config.Aggregator.RemoveJob(job.ID); err != nil && !errors.Is(err, xdp.ErrNoJob) {
+	if err := m.self().Aggregator.RemoveJob(m.ctx, job.ID); err != nil && !errors.Is(err, xdp.ErrNoJob) {
 		return err
 	}
-	return m.config.Aggregator.AddJob(job)
+	return m.self().Aggregator.AddJob(m.ctx, job)
 }
 
 // installSwitch brings the generation into the ToR. When it fails, the ToR is not to have it.
@@ -263,16 +265,18 @@ func (m *Manager) installSwitch(ctx context.Context, j *job, record *store.Job) 
 func (m *Manager) commit(j *job, record *store.Job, calls []*call) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed || j.deletions > 0 || !slices.Equal(j.waiting, calls) {
+	if m.closed || j.deletions > 0 || !slices.Equal(j.lineup(), calls) {
 		return false
 	}
 	now := m.config.Now()
 	j.record, j.members = record, make([]member, len(calls))
+	clear(j.waiting)
 	for rank, c := range calls {
-		j.waiting[rank] = nil
+		c.rank = uint32(rank)
 		j.members[rank] = member{}.with(c, now)
 		c.begin(parameters(record, uint32(rank)))
 	}
+	j.gathered, j.settling, j.concluded = now, false, nil
 	m.formed(j)
 	m.changed(j)
 	way, level, kind := "through the aggregator alone", levelInfo, "job-running"
@@ -282,7 +286,11 @@ func (m *Manager) commit(j *job, record *store.Job, calls []*call) bool {
 	case record.Running.Reason != "":
 		way, level, kind = record.Running.Reason, levelWarning, "job-direct"
 	}
-	m.event(level, kind, j, nil, "generation %d of job %s is running, %s", record.Generation, j.name, way)
+	ranks := ""
+	if elastic(record.Spec) {
+		ranks = fmt.Sprintf(" with %d of at most %d workers", len(calls), record.Spec.Workers)
+	}
+	m.event(level, kind, j, nil, "generation %d of job %s is running%s, %s", record.Generation, j.name, ranks, way)
 	return true
 }
 

@@ -35,6 +35,11 @@ type job struct {
 	step    string
 	// deletions are under way or wait for their turn: no generation begins meanwhile.
 	deletions int
+	// gathered is when last somebody began or ceased to wait for a generation of an elastic job, settling that it is formed of those who wait; concluded
+	// is the record with the generation before, when none is running.
+	gathered  time.Time
+	settling  bool
+	concluded *store.Job
 	// failure is why the last generation could not be formed.
 	failure string
 	// torState is the Manager's.
@@ -46,11 +51,13 @@ type job struct {
 	since time.Time
 }
 
-// member is a rank of the running generation. Without a call it is lost, or it has left.
+// member is a rank of the running generation. Without a call it is lost, or it has left, or is dead.
 type member struct {
 	call  *call
 	left  bool
 	since time.Time
+	// dead: the others were told that it does not come back. moved: it has left for the next generation.
+	dead, moved bool
 	// told: the others know that it is lost.
 	told bool
 	// description is what the worker says that it is.
@@ -58,7 +65,7 @@ type member struct {
 }
 
 func (m *member) present() bool { return m.call != nil }
-func (m *member) lost() bool    { return m.call == nil && !m.left }
+func (m *member) lost() bool    { return m.call == nil && !m.left && !m.dead }
 
 func newJob(record *store.Job, now time.Time) *job {
 	j := &job{
@@ -90,6 +97,14 @@ func (j *job) acquire(ctx context.Context) error {
 
 func (j *job) release() { <-j.work }
 
+// member is a rank of the running generation, nil if that has none.
+func (j *job) member(rank uint32) *member {
+	if int(rank) >= len(j.members) {
+		return nil
+	}
+	return &j.members[rank]
+}
+
 // ranks are those for which the condition holds.
 func (j *job) ranks(condition func(rank uint32) bool) (ranks []uint32) {
 	for rank := range j.record.Spec.Workers {
@@ -107,16 +122,22 @@ func (j *job) missing() []uint32 {
 
 // present are the ranks that take part in the running generation.
 func (j *job) present() []uint32 {
-	return j.ranks(func(rank uint32) bool { return j.members != nil && j.members[rank].present() })
+	return j.ranks(func(rank uint32) bool { m := j.member(rank); return m != nil && m.present() })
 }
 
 // lost are those that took part, and may again.
 func (j *job) lost() []uint32 {
-	return j.ranks(func(rank uint32) bool { return j.members != nil && j.members[rank].lost() })
+	return j.ranks(func(rank uint32) bool { m := j.member(rank); return m != nil && m.lost() })
 }
 
-// complete reports whether the next generation can be brought into the data plane: all ranks wait. None of them can take part in the running one then.
-func (j *job) complete() bool { return len(j.missing()) == 0 }
+// complete reports whether the next generation can be brought into the data plane: all ranks wait, or as many as an elastic job makes do with. None of them can take part in the
+// running one then.
+func (j *job) complete() bool {
+	if elastic(j.record.Spec) {
+		return j.gatheredAll()
+	}
+	return len(j.missing()) == 0
+}
 
 // busy reports whether somebody waits or takes part.
 func (j *job) busy() bool { return len(j.missing()) < len(j.waiting) || len(j.present()) > 0 }
@@ -152,6 +173,7 @@ func (j *job) view() *v1.Job {
 		Since:      timestamppb.New(j.since),
 	}
 	if record.Running != nil {
+		out.Ranks = uint32(size(record))
 		out.Path = v1.JobPath_JOB_PATH_DIRECT
 		if record.Running.Through {
 			out.Path = v1.JobPath_JOB_PATH_TOR
@@ -187,6 +209,9 @@ func (j *job) reason() string {
 	if lost := j.lost(); len(lost) > 0 {
 		reasons = append(reasons, fmt.Sprintf("%s lost, and may resume", these(lost, "is", "are")))
 	}
+	if dead := j.dead(); len(dead) > 0 {
+		reasons = append(reasons, these(dead, "is dead or gone", "are dead or gone"))
+	}
 	if step := j.progress(); step != "" {
 		reasons = append(reasons, step)
 	}
@@ -199,6 +224,8 @@ func (j *job) progress() string {
 	switch {
 	case j.forming:
 		return j.step
+	case elastic(j.record.Spec):
+		return j.assembling()
 	case len(present) > 0 && len(j.missing()) < len(j.waiting):
 		waiting := j.ranks(func(rank uint32) bool { return j.waiting[rank] != nil })
 		return fmt.Sprintf("%s to join again; %s part in generation %d and must leave first",

@@ -27,7 +27,8 @@ func (m *Manager) Join(ctx context.Context, request *v1.JoinRequest, send func(*
 	if len(c.description) > maxDescription {
 		c.description = c.description[:maxDescription]
 	}
-	if resume := request.GetResume(); resume != nil {
+	c.anyRank, c.asked, c.part, c.before = request.GetAnyRank(), c.rank, request.GetResume(), -1
+	if resume := request.GetResume(); resume != nil && !c.anyRank {
 		err = m.resume(c, request.GetJob(), resume)
 	} else {
 		err = m.enter(c, request.GetJob())
@@ -48,7 +49,7 @@ func (m *Manager) enter(c *call, name string) error {
 		return err
 	}
 	// Without the lock: to ask the kernel takes a while, and more when it must look for a neighbour.
-	c.path, err = m.config.Paths.To(c.address)
+	c.path, err = m.self().Paths.To(m.ctx, c.address)
 	if err != nil {
 		return unreachable(j, c, "%w", err)
 	}
@@ -61,7 +62,11 @@ func (m *Manager) enter(c *call, name string) error {
 		return err
 	}
 	c.job, c.since = j, m.config.Now()
-	j.waiting[c.rank] = c
+	if elastic(j.record.Spec) {
+		m.sit(j, c)
+	} else {
+		j.waiting[c.rank] = c
+	}
 	m.changed(j)
 	m.form(j)
 	return nil
@@ -76,14 +81,18 @@ func (m *Manager) joinable(c *call, name string) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.hasRank(j, c); err != nil {
-		return nil, err
+	if !elastic(j.record.Spec) {
+		if err := m.hasRank(j, c); err != nil {
+			return nil, err
+		}
 	}
 	switch {
 	case j.gone:
 		return nil, beingDeleted(j)
 	case j.record.Draining:
 		return nil, draining(j)
+	case elastic(j.record.Spec):
+		return j, m.seat(j, c)
 	}
 	if other := j.waiting[c.rank]; other != nil {
 		return nil, rankTaken(j, c, "waits already", other)
@@ -129,7 +138,7 @@ func (m *Manager) placed(j *job, c *call) error {
 	}
 	for rank, other := range j.waiting {
 		switch {
-		case other == nil:
+		case other == nil, c.before >= 0 && other.before == c.before: // or that call takes the other's place
 		case other.address == c.address:
 			return refusal.New(codes.AlreadyExists, refusal.AddressTaken, "rank %d of job %q: %s is rank %d's address already: each rank of a job needs its own", c.rank, j.name, c.address, rank).
 				With("job", j.name).With("rank", rank)
@@ -168,13 +177,18 @@ func (m *Manager) resume(c *call, name string, part *v1.Resume) error {
 		return err
 	}
 	now, member := m.config.Now(), &j.members[c.rank]
-	if other := j.waiting[c.rank]; other != nil {
+	other := j.waiting[c.rank]
+	if other != nil && !elastic(j.record.Spec) {
 		// The cookie proves that the caller is the one whose contributions are on the way; who only waits has nothing to lose.
 		m.endWaiting(j, c.rank, rankTaken(j, other, "has resumed its part in the running generation", c))
 	}
 	before := member.call
 	c.job, c.since = j, now
 	*member = member.with(c, now)
+	if other != nil && elastic(j.record.Spec) {
+		j.waiting[c.rank] = nil
+		m.makeRoom(j, other, c)
+	}
 	c.begin(parameters(j.record, c.rank))
 	c.draining = j.record.Draining
 	if before != nil {
@@ -187,6 +201,10 @@ func (m *Manager) resume(c *call, name string, part *v1.Resume) error {
 			c.tell(v1.NoticeKind_NOTICE_KIND_LOST, uint32(rank))
 		}
 	}
+	c.deaths = j.deaths(now)
+	if elastic(j.record.Spec) {
+		c.resize = j.resize()
+	}
 	m.tellOthers(j, c.rank, v1.NoticeKind_NOTICE_KIND_RESUMED)
 	m.changed(j)
 	m.event(levelInfo, "worker-resumed", j, []uint32{c.rank}, "rank %d of job %s has resumed its part in generation %d", c.rank, j.name, j.record.Generation)
@@ -195,7 +213,7 @@ func (m *Manager) resume(c *call, name string, part *v1.Resume) error {
 
 // with is the member with a call.
 func (m member) with(c *call, now time.Time) member {
-	m.call, m.since, m.told = c, now, false
+	m.call, m.since, m.told, m.dead = c, now, false, false
 	if c.description != "" {
 		m.description = c.description
 	}
@@ -207,6 +225,9 @@ func (m *Manager) resumable(j *job, c *call, part *v1.Resume) error {
 	over := func(format string, args ...any) error {
 		refused := refusal.New(codes.FailedPrecondition, refusal.GenerationOver, format, args...).With("job", j.name).With("generation", j.record.Generation)
 		refused.Text += ": join again, without resume"
+		if elastic(j.record.Spec) {
+			refused.Reason = refusal.Resized
+		}
 		return refused
 	}
 	running := j.record.Running
@@ -216,14 +237,19 @@ func (m *Manager) resumable(j *job, c *call, part *v1.Resume) error {
 	case part.Cookie != running.Cookie:
 		return over("generation %d of job %q has another cookie than the call says", part.Generation, j.name)
 	}
-	member := &j.members[c.rank]
+	member := j.member(c.rank)
+	if member == nil {
+		return over("generation %d of job %q has no rank %d", part.Generation, j.name, c.rank)
+	}
 	switch at := running.Members[c.rank].Addr; {
 	case at != c.address:
 		return refusal.New(codes.PermissionDenied, refusal.AddressForeign, "rank %d takes part in generation %d of job %q from %s, and the call says %s: resume from there, or join again, without resume",
 			c.rank, part.Generation, j.name, at, c.address).With("job", j.name).With("address", at)
 	case member.left:
 		return over("rank %d has left generation %d of job %q", c.rank, part.Generation, j.name)
-	case member.lost() && m.config.Now().Sub(member.since) > j.grace():
+	case member.dead && !j.goesOn():
+		return over("rank %d of job %q was lost for longer than %v, and the others were told that it is dead", c.rank, j.name, j.lostAfter())
+	case member.call == nil && m.config.Now().Sub(member.since) > j.grace():
 		return over("rank %d of job %q was lost for longer than its grace, %v", c.rank, j.name, j.grace())
 	}
 	return nil
@@ -249,7 +275,7 @@ func (m *Manager) detach(c *call) {
 		m.idle(j)
 		m.tellOthers(j, c.rank, v1.NoticeKind_NOTICE_KIND_LOST)
 		m.changed(j)
-		m.event(levelWarning, "worker-lost", j, []uint32{c.rank}, "rank %d of job %s at %s was lost: its call ended without leave; it may resume within %v", c.rank, j.name, c.address, j.grace())
+		m.event(levelWarning, "worker-lost", j, []uint32{c.rank}, "rank %d of job %s at %s was lost: its call ended without leave; it may resume within %v", c.rank, j.name, c.address, j.mayResume())
 	}
 }
 
@@ -260,6 +286,7 @@ func (m *Manager) endWaiting(j *job, rank uint32, err error) {
 		return
 	}
 	j.waiting[rank] = nil
+	j.gathered, j.settling = m.config.Now(), false
 	c.end(err)
 	m.idle(j)
 }
@@ -307,7 +334,7 @@ func (m *Manager) leave(request *v1.LeaveRequest) (*job, error) {
 		return nil, err
 	}
 	running := j.record.Running
-	if running == nil || part.GetGeneration() != j.record.Generation || j.members == nil || j.members[c.rank].left {
+	if running == nil || part.GetGeneration() != j.record.Generation || j.member(c.rank) == nil || j.members[c.rank].left {
 		return nil, nil
 	}
 	if part.GetCookie() != running.Cookie {

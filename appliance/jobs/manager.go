@@ -13,27 +13,18 @@ import (
 	v1 "spillway/appliance/api/spillway/v1"
 	"spillway/appliance/ledger"
 	"spillway/appliance/refusal"
-	"spillway/appliance/store"
 	"spillway/p4/pipeline"
 )
-
-// storage is where jobs are written down; a store.Store is one.
-type storage interface {
-	Put(job store.Job) error
-	Delete(name string) error
-	Jobs() ([]store.Job, error)
-	PutLimits(limits store.Limits) error
-	Limits() (store.Limits, bool, error)
-	Close() error
-}
 
 // Manager has all jobs of an appliance. Its methods may be called from several goroutines at once.
 type Manager struct {
 	config Config
-	store  storage
+	store  Storage
 	// ctx ends when the Manager is closed; what it does on its own then gives up and undoes what it began.
 	ctx    context.Context
 	cancel context.CancelFunc
+	// started is since when workers could call.
+	started time.Time
 	// running are the operations that use the store: Close waits for them.
 	running sync.WaitGroup
 
@@ -46,30 +37,25 @@ type Manager struct {
 	watchers map[*watcher]bool
 }
 
-// New opens the store and brings the jobs in it back: what of them is missing in the aggregator and in the ToR is put there again, and what is in the
-// aggregator without being in the store is taken out. Members of running generations are lost until they resume.
-func New(config Config) (*Manager, error) {
+// New brings the jobs that are written down back: what of them is missing in the aggregator and in the ToR is put there again, and what is in the
+// aggregator without being in the store is taken out. Members of running generations are lost until they resume. It
+// closes the storage when it fails.
+func New(config Config) (_ *Manager, err error) {
 	config = config.withDefaults()
-	if err := config.validate(); err != nil {
-		return nil, err
-	}
-	opened, err := store.Open(config.State)
-	if err != nil {
-		return nil, err
-	}
-	return open(config, opened)
-}
-
-// open is New with a store, which it closes when it fails.
-func open(config Config, opened storage) (_ *Manager, err error) {
-	m := &Manager{config: config.withDefaults(), store: opened, jobs: map[string]*job{}, watchers: map[*watcher]bool{}}
+	m := &Manager{config: config, store: config.Storage, jobs: map[string]*job{}, watchers: map[*watcher]bool{}}
+	m.started = m.config.Now()
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
 			m.cancel()
-			_ = opened.Close() // the error that is returned says what is wrong
+			if m.store != nil {
+				_ = m.store.Close() // the error that is returned says what is wrong
+			}
 		}
 	}()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
 	if m.ledger, err = ledger.New(config.Ledger); err != nil {
 		return nil, err
 	}
@@ -258,14 +244,17 @@ const sweepInterval = time.Second
 
 // Run deletes the jobs that were without a worker for their grace, until ctx ends, which is no error.
 func (m *Manager) Run(ctx context.Context) error {
-	ticker := time.NewTicker(sweepInterval)
+	ticker, elapsing := time.NewTicker(sweepInterval), time.NewTicker(elapseInterval)
 	defer ticker.Stop()
+	defer elapsing.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
 			m.sweep(ctx)
+		case <-elapsing.C:
+			m.elapse()
 		}
 	}
 }

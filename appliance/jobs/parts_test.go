@@ -62,22 +62,22 @@ func (s *steps) failNext(name string, n int) {
 
 // kernel is the aggregator with failures.
 type kernel struct {
-	*xdp.Aggregator
+	Aggregator
 	*steps
 }
 
-func (k kernel) AddJob(job xdp.Job) error {
+func (k kernel) AddJob(ctx context.Context, job xdp.Job) error {
 	if err := k.step("add"); err != nil {
 		return err
 	}
-	return k.Aggregator.AddJob(job)
+	return k.Aggregator.AddJob(ctx, job)
 }
 
-func (k kernel) RemoveJob(id uint16) error {
+func (k kernel) RemoveJob(ctx context.Context, id uint16) error {
 	if err := k.step("remove"); err != nil {
 		return err
 	}
-	return k.Aggregator.RemoveJob(id)
+	return k.Aggregator.RemoveJob(ctx, id)
 }
 
 // disk is the store with failures.
@@ -176,7 +176,7 @@ func (s *torStub) has() map[uint16]pipeline.Job {
 // oneInterface leads to 10.77.0.0/24 by eth0, and to 10.78.0.0/24 by eth1.
 type oneInterface struct{}
 
-func (oneInterface) To(addr netip.Addr) (Path, error) {
+func (oneInterface) To(_ context.Context, addr netip.Addr) (Path, error) {
 	a := addr.As4()
 	switch {
 	case a[0] == 10 && a[1] == 77 && a[2] == 0:

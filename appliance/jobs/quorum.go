@@ -74,7 +74,7 @@ func parent(record *store.Job) *pipeline.Parent {
 	}
 	running := record.Running
 	return &pipeline.Parent{Addr: running.Home, Ports: running.HomePorts, Port: running.HomePort, MAC: running.HomeMAC,
-		Bits: wire.FullBitmap(int(record.Spec.Workers))}
+		Bits: wire.FullBitmap(size(record))}
 }
 
 // errReleased says why a generation with a quorum does not go on in an aggregator that has forgotten it.

@@ -1,8 +1,9 @@
 package jobs
 
 import (
-	"fmt"
+	"context"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -109,7 +110,7 @@ func TestKilled(t *testing.T) {
 
 	// It died after a deletion was written down and before the job was taken out of the aggregator.
 	r.stop()
-	opened, err := store.Open(r.config.State)
+	opened, err := store.Open(r.path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +151,7 @@ type otherPaths struct {
 	err  error
 }
 
-func (p otherPaths) To(netip.Addr) (Path, error) { return p.path, p.err }
+func (p otherPaths) To(context.Context, netip.Addr) (Path, error) { return p.path, p.err }
 
 // TestMovedByReboot has the interface to the workers be another one after a reboot, not be there yet, or have another address.
 func TestMovedByReboot(t *testing.T) {
@@ -168,7 +169,7 @@ func TestMovedByReboot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, false, func(c *Config) { c.Defaults.Publication = unicast })
 			r.run("a", 2)
-			r.config.Paths = c.paths
+			r.config.Nodes[0].Paths = c.paths
 			r.reboot()
 			if job := r.get("a"); job.State != c.state {
 				t.Errorf("%v", job)
@@ -237,7 +238,7 @@ func TestOtherConfiguration(t *testing.T) {
 	} {
 		config := r.config
 		change(&config)
-		_, err := New(config)
+		_, err := r.open(config)
 		if err == nil || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), `job "a"`) || !strings.Contains(err.Error(), "delete them") {
 			t.Errorf("%s: %v", key, err)
 		}
@@ -289,29 +290,37 @@ func TestManyGenerations(t *testing.T) {
 
 func TestLockedState(t *testing.T) {
 	r := newRig(t, false)
-	if _, err := New(r.config); err == nil || !strings.Contains(err.Error(), "in use by process") {
+	if _, err := r.open(r.config); err == nil || !strings.Contains(err.Error(), "in use by process") {
 		t.Error(err)
 	}
 }
 
+// unread is a storage that nothing is read from.
+type unread struct{ Storage }
+
+func (unread) Close() error { return nil }
+
 func TestConfigErrors(t *testing.T) {
 	r := newRig(t, true)
 	for text, change := range map[string]func(*Config){
-		"MTU of 100":              func(c *Config) { c.MTU = 100 },
-		"power of two":            func(c *Config) { c.Ports = 48 },
-		"worker ports":            func(c *Config) { c.Ledger.FirstWorkerPort = 9700 },
-		"no IPv4 multicast":       func(c *Config) { c.Ledger.Groups = unicastPrefix },
-		"window 40000":            func(c *Config) { c.Defaults.Window = 40000 },
-		"elements 33":             func(c *Config) { c.Defaults.Elements = 33 },
-		"tor_slots 3":             func(c *Config) { c.Defaults.TorSlots = 3 },
-		"grace 1ms":               func(c *Config) { c.Defaults.Grace = time.Millisecond },
-		"there is no switch":      func(c *Config) { c.Switch = nil },
-		"go past the switch":      func(c *Config) { c.Ports = 32 },
-		"switch's own address":    func(c *Config) { c.TorAddress = otherGroups.Addr() },
-		"no aggregator, no paths": func(c *Config) { c.Paths = nil },
+		"no storage":                func(c *Config) { c.Storage = nil },
+		"not among the nodes":       func(c *Config) { c.Self = "b" },
+		"is there twice":            func(c *Config) { c.Nodes = append(c.Nodes, c.Nodes[0]) },
+		"MTU of 100":                func(c *Config) { c.Nodes[0].MTU = 100 },
+		"power of two":              func(c *Config) { c.Ports = 48 },
+		"worker ports":              func(c *Config) { c.Ledger.FirstWorkerPort = 9700 },
+		"no IPv4 multicast":         func(c *Config) { c.Ledger.Groups = unicastPrefix },
+		"window 40000":              func(c *Config) { c.Defaults.Window = 40000 },
+		"elements 33":               func(c *Config) { c.Defaults.Elements = 33 },
+		"tor_slots 3":               func(c *Config) { c.Defaults.TorSlots = 3 },
+		"grace 1ms":                 func(c *Config) { c.Defaults.Grace = time.Millisecond },
+		"there is no switch":        func(c *Config) { c.Switch = nil },
+		"go past the switch":        func(c *Config) { c.Ports = 32 },
+		"switch's own address":      func(c *Config) { c.TorAddress = otherGroups.Addr() },
+		"no aggregator or no paths": func(c *Config) { c.Nodes[0].Paths = nil },
 	} {
 		config := r.config
-		config.State = fmt.Sprintf("%s-%d", r.config.State, len(text))
+		config.Nodes, config.Storage = slices.Clone(r.config.Nodes), unread{}
 		change(&config)
 		if _, err := New(config); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%s: %v", text, err)

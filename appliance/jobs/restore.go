@@ -66,12 +66,16 @@ func (m *Manager) removeStrangers() (map[uint16]bool, error) {
 		known[j.id] = j
 	}
 	installed := map[uint16]bool{}
-	for _, job := range m.config.Aggregator.Jobs() {
+	there, err := m.self().Aggregator.Jobs(m.ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, job := range there {
 		if j := known[job.ID]; j != nil && j.isInstalled(&job) {
 			installed[job.ID] = true
 			continue
 		}
-		if err := m.config.Aggregator.RemoveJob(job.ID); err != nil && !errors.Is(err, xdp.ErrNoJob) {
+		if err := m.self().Aggregator.RemoveJob(m.ctx, job.ID); err != nil && !errors.Is(err, xdp.ErrNoJob) {
 			return nil, fmt.Errorf("take job id %d, which the state file does not know, out of the aggregator: %w", job.ID, err)
 		}
 		m.config.Log.Warn("a job was in the aggregator that the state file does not know: it was taken out", "id", job.ID, "generation", job.Generation)
@@ -129,7 +133,7 @@ func (m *Manager) follow(jobs []*job) map[*job]error {
 		paths[j] = found
 		for rank, member := range j.record.Running.Members {
 			group.Go(func() error {
-				path, err := m.config.Paths.To(member.Addr)
+				path, err := m.self().Paths.To(m.ctx, member.Addr)
 				if err != nil {
 					m.config.Log.Warn("the way to a worker is not known yet: the one from before is kept", "job", j.name, "rank", rank, "address", member.Addr, "error", err)
 				}

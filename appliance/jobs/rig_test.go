@@ -76,6 +76,8 @@ type rig struct {
 	clock  *clock
 	events *events.Log
 	config Config
+	// path is that of the state file.
+	path string
 }
 
 // newRig is one without a ToR, unless tor is set.
@@ -83,18 +85,15 @@ func newRig(t testing.TB, tor bool, change ...func(*Config)) *rig {
 	t.Helper()
 	r := &rig{
 		t: t, steps: &steps{calls: map[string]int{}, fail: map[string]int{}, next: map[string]func(){}}, events: events.New(0),
-		clock: &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)},
+		path: filepath.Join(t.TempDir(), "state.db"), clock: &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)},
 	}
 	r.config = Config{
-		Ledger:     ledger.Config{Groups: netip.MustParsePrefix("239.77.0.0/16"), FirstWorkerPort: 9800, LastWorkerPort: 10055, SharedSlots: 64},
-		State:      filepath.Join(t.TempDir(), "state.db"),
-		MTU:        1500,
-		Aggregator: kernel{aggregator, r.steps},
-		Paths:      oneInterface{},
-		Now:        r.clock.Now,
-		Events:     r.events,
-		Heartbeat:  time.Hour, // what changes is told without it
-		Patience:   patience,
+		Ledger:    ledger.Config{Groups: netip.MustParsePrefix("239.77.0.0/16"), FirstWorkerPort: 9800, LastWorkerPort: 10055, SharedSlots: 64},
+		Nodes:     []Node{{MTU: 1500, Aggregator: kernel{Local(aggregator), r.steps}, Paths: oneInterface{}}},
+		Now:       r.clock.Now,
+		Events:    r.events,
+		Heartbeat: time.Hour, // what changes is told without it
+		Patience:  patience,
 	}
 	if tor {
 		r.tor = &torStub{steps: r.steps, jobs: map[uint16]pipeline.Job{}, limits: pipeline.Limits{Slots: 4096, Elements: 256}, hosts: 64}
@@ -118,13 +117,24 @@ func newRig(t testing.TB, tor bool, change ...func(*Config)) *rig {
 
 func (r *rig) start() {
 	r.t.Helper()
-	opened, err := store.Open(r.config.State)
+	opened, err := store.Open(r.path)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if r.m, err = open(r.config, disk{opened, r.steps}); err != nil {
+	r.config.Storage = disk{opened, r.steps}
+	if r.m, err = New(r.config); err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+// open makes a manager of another configuration over the same state file.
+func (r *rig) open(config Config) (*Manager, error) {
+	opened, err := store.Open(r.path)
+	if err != nil {
+		return nil, err
+	}
+	config.Storage = opened
+	return New(config)
 }
 
 func (r *rig) stop() {

@@ -77,6 +77,7 @@ func (s site) complete(asked *v1.JobSpec) (*v1.JobSpec, error) {
 	}
 	s.completeTimers(spec, &f)
 	completeQuorum(spec, &f)
+	s.completeElastic(spec, &f)
 	s.completePath(spec, asked, &f)
 	if len(f.texts) == 0 { // what follows goes by the window and by the use of the ToR
 		s.completeTorSlots(spec, &f)

@@ -207,7 +207,7 @@ func FuzzSpec(f *testing.F) {
 func admitted(t *testing.T, s site, spec *v1.JobSpec) {
 	config := Config{
 		Ledger: ledger.Config{Slots: xdp.Slots{1 << 17, 1 << 17, 1 << 17, 1 << 17}, Groups: netip.MustParsePrefix("239.77.0.0/16"), FirstWorkerPort: 9800, LastWorkerPort: 9800, SharedSlots: 64},
-		Paths:  oneInterface{},
+		Nodes:  []Node{{Paths: oneInterface{}, MTU: 1500}},
 	}
 	if s.tor {
 		config.Switch, config.TorAddress = &torStub{hosts: 64}, torAddr
@@ -226,7 +226,7 @@ func admitted(t *testing.T, s site, spec *v1.JobSpec) {
 	m := &Manager{config: config}
 	var calls []*call
 	for rank := range spec.Workers {
-		path, err := config.Paths.To(workerAddr(int(rank)))
+		path, err := oneInterface{}.To(t.Context(), workerAddr(int(rank)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -259,7 +259,7 @@ func admitted(t *testing.T, s site, spec *v1.JobSpec) {
 		p := parameters(record, rank)
 		c := engine.Config{
 			Job: uint16(p.JobId), Rank: int(p.Rank), Workers: int(p.Workers), Elements: int(p.Elements), Window: int(p.Window), Priority: uint8(p.Priority),
-			MinRTO: int64(p.MinRto.AsDuration()), MaxRTO: int64(p.MaxRto.AsDuration()), Silence: int64(p.Silence.AsDuration()),
+			Shards: len(p.Homes), MinRTO: int64(p.MinRto.AsDuration()), MaxRTO: int64(p.MaxRto.AsDuration()), Silence: int64(p.Silence.AsDuration()),
 		}
 		if r := p.Tor; r != nil {
 			c.Tor = &engine.TorRegion{Base: uint16(r.Base), Slots: uint16(r.Slots), Period: r.Period, Offset: uint16(r.Offset)}

@@ -28,12 +28,14 @@ func (j *job) worker(rank uint32) *v1.Worker {
 		w.State, w.Address, w.Description, w.Since = v1.WorkerState_WORKER_STATE_JOINED, c.address.String(), c.description, timestamppb.New(c.since)
 		return w
 	}
-	if j.members == nil {
+	member := j.member(rank)
+	if member == nil {
 		return w
 	}
-	member := &j.members[rank]
 	w.Address, w.Description, w.Since = j.record.Running.Members[rank].Addr.String(), member.description, timestamppb.New(member.since)
 	switch {
+	case member.dead && !member.left:
+		w.State = v1.WorkerState_WORKER_STATE_DEAD
 	case member.left:
 		w.State = v1.WorkerState_WORKER_STATE_LEFT
 	case member.present():

@@ -45,7 +45,7 @@ func newSet() *set {
 	s.failures = add("read_failures", gauge, "Parts of the appliance that could not be read for this answer, whose metrics are missing from it.")
 
 	s.jobs = add("jobs", gauge, "Jobs, by state: waiting, running, draining.", "state")
-	s.workers = add("workers", gauge, "Workers of a job, by state: missing, joined, present, lost, left.", "job", "state")
+	s.workers = add("workers", gauge, "Workers of a job, by state: missing, joined, present, lost, dead, left.", "job", "state")
 	s.late = add("workers_late", gauge, "Workers that a chunk at the aggregator has waited for more than 1 s.", "job")
 	s.oldest = add("oldest_waiting_chunk_seconds", gauge, "Age of the oldest chunk at the aggregator that waits for somebody; 0: none waits.", "job")
 	s.lateness = add("worker_lateness_seconds", histogram, "How much later than the first contribution to a chunk a worker's came at the aggregator, in this generation; exact to a tick of its clock, 1 to 10 ms.", "job", "rank")

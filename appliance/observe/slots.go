@@ -37,7 +37,7 @@ func (o *Observer) Slots(_ context.Context, request *v1.ListSlotsRequest) (*v1.L
 		response.More = uint32(len(states) - limit)
 		states = states[:limit]
 	}
-	full := wire.FullBitmap(int(job.GetSpec().GetWorkers()))
+	full := wire.FullBitmap(size(job))
 	for _, s := range states {
 		response.Slots = append(response.Slots, &v1.Slot{
 			Index: s.Index, Seq: s.Seq, Present: ranks(s.Bitmap), Missing: ranks(full &^ s.Bitmap), Elements: uint32(s.Elements),
@@ -46,6 +46,9 @@ func (o *Observer) Slots(_ context.Context, request *v1.ListSlotsRequest) (*v1.L
 	}
 	return response, nil
 }
+
+// size is how many ranks a job's generation has, or will have.
+func size(job *v1.Job) int { return int(cmp.Or(job.GetRanks(), job.GetSpec().GetWorkers())) }
 
 // slots are those that the aggregator has of a job; none while it has no job.
 func (o *Observer) slots(job *v1.Job) ([]xdp.SlotState, error) {

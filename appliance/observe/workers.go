@@ -52,7 +52,7 @@ func (o *Observer) workers(job *v1.Job, states []xdp.SlotState) ([]*v1.Worker, e
 			packets[bits.TrailingZeros64(m.Bits)] = m
 		}
 	}
-	late := waiting(states, int(job.GetSpec().GetWorkers()))
+	late := waiting(states, size(job))
 	for _, w := range workers {
 		rank := int(w.GetRank())
 		if m, ok := packets[rank]; ok && m.Packets > 0 && m.Addr.String() == w.GetAddress() {

@@ -44,6 +44,9 @@ const (
 	Resized         Reason = "RESIZED"            // an elastic job went on with other workers: join again, for any rank
 	NotLeader       Reason = "NOT_LEADER"         // another appliance leads: "leader" in the metadata is its address, if it is known
 	ShuttingDown    Reason = "SHUTTING_DOWN"      // the daemon is going away; call again
+	NoSuchNode      Reason = "NO_SUCH_NODE"       // no appliance of the cluster has the name
+	NodeAway        Reason = "NODE_AWAY"          // the appliance does not answer
+	NoRoomToMove    Reason = "NO_ROOM_TO_MOVE"    // the other appliances have no room for what is homed there
 	Internal        Reason = "INTERNAL"           // a bug
 )
 

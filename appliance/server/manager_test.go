@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"spillway/appliance/events"
 	"spillway/appliance/jobs"
 	"spillway/appliance/ledger"
+	"spillway/appliance/store"
 	"spillway/p4/pipeline"
 	"spillway/xdp"
 )
@@ -16,7 +18,7 @@ import (
 // paths has all workers behind the loopback interface, which is there wherever tests run. Nothing is sent to them.
 type paths struct{}
 
-func (paths) To(netip.Addr) (jobs.Path, error) {
+func (paths) To(context.Context, netip.Addr) (jobs.Path, error) {
 	return jobs.Path{Ifindex: 1, Interface: "lo", Home: netip.MustParseAddr("10.255.0.1"), MTU: 1500, MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}}, nil
 }
 
@@ -28,15 +30,18 @@ func newManager(t testing.TB, dir string, log *events.Log) (*jobs.Manager, *xdp.
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}
+	storage, err := store.Open(filepath.Join(dir, "state.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	manager, err := jobs.New(jobs.Config{
 		Ledger: ledger.Config{
 			Slots: slots, MaxJobs: 32, Groups: netip.MustParsePrefix("239.77.0.0/16"), FirstWorkerPort: 9800, LastWorkerPort: 10055,
 		},
-		Defaults:   jobs.Defaults{Window: 15, Elements: 32},
-		State:      filepath.Join(dir, "state.db"),
-		MTU:        1500,
-		Aggregator: aggregator, Paths: paths{},
-		Events: log,
+		Defaults: jobs.Defaults{Window: 15, Elements: 32},
+		Storage:  storage,
+		Nodes:    []jobs.Node{{Aggregator: jobs.Local(aggregator), Paths: paths{}, Slots: slots, MTU: 1500}},
+		Events:   log,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -80,6 +80,7 @@ func validSpec(spec *v1.JobSpec) *refusal.Error {
 		name  string
 		value *durationpb.Duration
 	}{{"spec.min_rto", spec.GetMinRto()}, {"spec.max_rto", spec.GetMaxRto()}, {"spec.silence", spec.GetSilence()}, {"spec.grace", spec.GetGrace()},
+		{"spec.settle", spec.GetSettle()}, {"spec.lost_after", spec.GetLostAfter()},
 		{"spec.quorum.after", spec.GetQuorum().GetAfter()}} {
 		if refused := validDuration(field.name, field.value); refused != nil {
 			return refused

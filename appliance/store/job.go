@@ -97,8 +97,8 @@ func (j *Job) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// decode reads a record, and refuses one that no daemon has written.
-func decode(text []byte) (Job, error) {
+// Decode reads a record as JSON has it, of this schema or one before, and refuses one that no daemon has written.
+func Decode(text []byte) (Job, error) {
 	var j Job
 	if err := json.Unmarshal(text, &j); err != nil {
 		return Job{}, err
@@ -108,7 +108,8 @@ func decode(text []byte) (Job, error) {
 		return Job{}, errors.New("it has no name")
 	case j.Spec.GetWorkers() < 1 || j.Spec.GetWorkers() > 64:
 		return Job{}, fmt.Errorf("it has %d workers", j.Spec.GetWorkers())
-	case j.Running != nil && len(j.Running.Members) != int(j.Spec.GetWorkers()):
+	case j.Running != nil && len(j.Running.Members) != int(j.Spec.GetWorkers()) &&
+		(j.Spec.GetMinWorkers() == 0 || len(j.Running.Members) < 1 || len(j.Running.Members) > int(j.Spec.GetWorkers())):
 		return Job{}, fmt.Errorf("generation %d has %d members, the job %d workers", j.Generation, len(j.Running.Members), j.Spec.GetWorkers())
 	}
 	return j, nil

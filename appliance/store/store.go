@@ -33,6 +33,7 @@ var (
 	bucketJobs = []byte("jobs")
 	keySchema  = []byte("schema")
 	keyLimits  = []byte("tor_limits")
+	keyDrained = []byte("drained")
 )
 
 // Store is the open file. Its methods may be called from several goroutines at once.
@@ -171,7 +172,7 @@ func (s *Store) Jobs() (jobs []Job, err error) {
 	err = s.guard(func() error {
 		return s.db.View(func(tx *bbolt.Tx) error {
 			return tx.Bucket(bucketJobs).ForEach(func(name, value []byte) error {
-				job, err := decode(value)
+				job, err := Decode(value)
 				if err != nil {
 					return &CorruptError{Path: s.path, Cause: fmt.Errorf("job %q: %w", name, err)}
 				}
@@ -219,6 +220,32 @@ func (s *Store) Limits() (limits Limits, known bool, err error) {
 		})
 	})
 	return limits, known && err == nil, err
+}
+
+// PutDrained writes down which nodes an operator wants nothing homed at.
+func (s *Store) PutDrained(nodes []string) error {
+	value, err := json.Marshal(nodes)
+	if err != nil {
+		return fmt.Errorf("write the drained nodes: %w", err)
+	}
+	return s.update("write the drained nodes", func(tx *bbolt.Tx) error { return tx.Bucket(bucketMeta).Put(keyDrained, value) })
+}
+
+// Drained reads which nodes an operator wants nothing homed at.
+func (s *Store) Drained() (nodes []string, err error) {
+	err = s.guard(func() error {
+		return s.db.View(func(tx *bbolt.Tx) error {
+			value := tx.Bucket(bucketMeta).Get(keyDrained)
+			if value == nil {
+				return nil
+			}
+			if err := json.Unmarshal(value, &nodes); err != nil {
+				return &CorruptError{Path: s.path, Cause: fmt.Errorf("the drained nodes: %w", err)}
+			}
+			return nil
+		})
+	})
+	return nodes, err
 }
 
 func (s *Store) update(what string, change func(*bbolt.Tx) error) error {

@@ -195,7 +195,7 @@ func TestUnknownFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	newer := strings.Replace(string(text), `{"spec":{`, `{"colour":"red","spec":{"shape":{"round":true},`, 1)
-	got, err := decode([]byte(newer))
+	got, err := Decode([]byte(newer))
 	if err != nil {
 		t.Fatalf("%v in %s", err, newer)
 	}
@@ -214,7 +214,7 @@ func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"spec":{"name":"x","workers":1},"running":{"members":[{}]}}`))
 	f.Add([]byte(`{"spec":null}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		job, err := decode(text)
+		job, err := Decode(text)
 		if err != nil {
 			return
 		}
@@ -222,7 +222,7 @@ func FuzzRecord(f *testing.F) {
 		if err != nil {
 			return // a value that JSON reads and cannot write; Put says so
 		}
-		again, err := decode(written)
+		again, err := Decode(written)
 		if err != nil {
 			t.Fatalf("%v in %s", err, written)
 		}

@@ -124,6 +124,16 @@ func printJob(w io.Writer, job *v1.Job, now time.Time) error {
 		workers += "; ranks " + output.Ranks(job.Missing) + " are missing"
 	}
 	p.Add("workers", "%s", workers)
+	if least := job.Spec.GetMinWorkers(); least > 0 {
+		now := "none runs"
+		if job.Ranks > 0 {
+			now = fmt.Sprintf("generation %d has %d", job.Generation, job.Ranks)
+		}
+		p.Add("elastic", "with %d at least, once %s has passed without another; %s", least, output.Span(job.Spec.GetSettle()), now)
+	}
+	if after := job.Spec.GetLostAfter(); after.AsDuration() > 0 {
+		p.Add("lost", "workers are dead after %s", output.Span(after))
+	}
 	if job.CollectedAt != nil {
 		p.Add("deleted", "in %s, if nobody joins", output.Duration(max(0, job.CollectedAt.AsTime().Sub(now))))
 	}

@@ -19,9 +19,12 @@ import (
 type jobOptions struct {
 	workers, elements, window, priority, torSlots uint
 	tor, publication                              string
-	quorum, maxLag                                uint
+	quorum, maxLag, minWorkers                    uint
 	minRTO, maxRTO, silence, grace, after         time.Duration
+	lostAfter, settle                             time.Duration
 	firstCome, dryRun                             bool
+	// said are durations whose 0 means something else than that they were left out.
+	said map[string]bool
 }
 
 func jobCreateCommand(g *global) *cli.Command {
@@ -39,9 +42,11 @@ What is left out is chosen by the appliance.
   spillctl job create train --workers 8 --dry-run          would it fit?
   spillctl job create big --workers 16 --elements 832 --window 511 --tor none
   spillctl job create urgent --workers 4 --tor shared --priority 100
-  spillctl job create brisk --workers 8 --quorum 7 --after 20ms    goes on without one that is late`,
+  spillctl job create brisk --workers 8 --quorum 7 --after 20ms    goes on without one that is late
+  spillctl job create elastic --workers 8 --min-workers 4          goes on with fewer, or more again`,
 		Flags: o.flags(),
 		Action: func(c *cli.Context) error {
+			o.said = map[string]bool{"lost-after": c.IsSet("lost-after"), "settle": c.IsSet("settle")}
 			spec, err := o.spec(c.Args().First())
 			if err != nil {
 				return err
@@ -75,6 +80,11 @@ func (o *jobOptions) flags() []cli.Flag {
 		&cli.DurationFlag{Name: "after", Usage: "with --quorum: once the chunk's first contribution is so old", Destination: &o.after, DefaultText: "50ms"},
 		&cli.UintFlag{Name: "max-lag", Usage: "with --quorum: by how many `CHUNKS` more than a window the slowest worker may be behind before the others wait for it",
 			Destination: &o.maxLag, DefaultText: "six windows"},
+		&cli.UintFlag{Name: "min-workers", Usage: "make the job elastic: its workers may go on with so many of --workers (Rejoin), and with more again", Destination: &o.minWorkers,
+			DefaultText: "not elastic"},
+		&cli.DurationFlag{Name: "settle", Usage: "with --min-workers: how long those that are there wait for more", Destination: &o.settle, DefaultText: "5s"},
+		&cli.DurationFlag{Name: "lost-after", Usage: "how long after its call broke a worker counts as dead: the collectives of the others then fail and name it; 0: never",
+			Destination: &o.lostAfter, DefaultText: "jobs.lost_after of the appliance, and else 10s with --min-workers, never without"},
 		&cli.DurationFlag{Name: "min-rto", Usage: "least wait before a worker sends again", Destination: &o.minRTO, DefaultText: "1ms"},
 		&cli.DurationFlag{Name: "max-rto", Usage: "longest wait before a worker sends again", Destination: &o.maxRTO, DefaultText: "250ms"},
 		&cli.DurationFlag{Name: "silence", Usage: "how long a collective waits without progress before it fails and names who is missing",
@@ -89,13 +99,16 @@ func (o *jobOptions) spec(name string) (*v1.JobSpec, error) {
 		return nil, usagef("job create: --workers is missing: how many ranks does the job have?")
 	}
 	for flag, value := range map[string]uint{"workers": o.workers, "elements": o.elements, "window": o.window, "priority": o.priority,
-		"tor-slots": o.torSlots, "quorum": o.quorum, "max-lag": o.maxLag} {
+		"tor-slots": o.torSlots, "quorum": o.quorum, "max-lag": o.maxLag, "min-workers": o.minWorkers} {
 		if value > math.MaxUint32 {
 			return nil, usagef("job create: --%s %d is too large", flag, value)
 		}
 	}
 	spec := &v1.JobSpec{Name: name, Workers: uint32(o.workers), Elements: uint32(o.elements), Window: uint32(o.window),
-		Priority: uint32(o.priority), TorSlots: uint32(o.torSlots), FirstCome: o.firstCome}
+		Priority: uint32(o.priority), TorSlots: uint32(o.torSlots), FirstCome: o.firstCome, MinWorkers: uint32(o.minWorkers)}
+	if o.minWorkers == 0 && o.said["settle"] {
+		return nil, usagef("job create: --settle is of an elastic job: say --min-workers too")
+	}
 	if o.quorum == 0 && (o.after != 0 || o.maxLag != 0) {
 		return nil, usagef("job create: --after and --max-lag are of a job with a quorum: say --quorum too")
 	}
@@ -119,11 +132,12 @@ func (o *jobOptions) spec(name string) (*v1.JobSpec, error) {
 		flag  string
 		value time.Duration
 		into  **durationpb.Duration
-	}{{"after", o.after, after}, {"min-rto", o.minRTO, &spec.MinRto}, {"max-rto", o.maxRTO, &spec.MaxRto}, {"silence", o.silence, &spec.Silence}, {"grace", o.grace, &spec.Grace}} {
+	}{{"after", o.after, after}, {"min-rto", o.minRTO, &spec.MinRto}, {"max-rto", o.maxRTO, &spec.MaxRto}, {"silence", o.silence, &spec.Silence}, {"grace", o.grace, &spec.Grace},
+		{"settle", o.settle, &spec.Settle}, {"lost-after", o.lostAfter, &spec.LostAfter}} {
 		if d.value < 0 {
 			return nil, usagef("job create: --%s %v is negative", d.flag, d.value)
 		}
-		if d.value > 0 {
+		if d.value > 0 || o.said[d.flag] {
 			*d.into = durationpb.New(d.value)
 		}
 	}
@@ -138,7 +152,11 @@ func printCreated(w io.Writer, job *v1.Job, dryRun bool) error {
 		fmt.Fprintf(w, "job %s is admitted, id %d\n", name, job.Id)
 	}
 	var p output.Pairs
-	p.Add("  workers", "%d, ranks 0 to %d", job.Spec.GetWorkers(), job.Spec.GetWorkers()-1)
+	if least := job.Spec.GetMinWorkers(); least > 0 {
+		p.Add("  workers", "%d to %d", least, job.Spec.GetWorkers())
+	} else {
+		p.Add("  workers", "%d, ranks 0 to %d", job.Spec.GetWorkers(), job.Spec.GetWorkers()-1)
+	}
 	var holdings output.Pairs
 	addHoldings(&holdings, job)
 	p.Append("  ", &holdings)
@@ -149,9 +167,13 @@ func printCreated(w io.Writer, job *v1.Job, dryRun bool) error {
 	if dryRun {
 		return nil
 	}
-	_, err := fmt.Fprintf(w, `Workers join with worker.Join(ctx, ADDRESS, %q, RANK): ADDRESS is api.listen of the
+	rank := "RANK"
+	if job.Spec.GetMinWorkers() > 0 {
+		rank = "RANK, worker.WithAnyRank()"
+	}
+	_, err := fmt.Fprintf(w, `Workers join with worker.Join(ctx, ADDRESS, %q, %s): ADDRESS is api.listen of the
 appliance's configuration (with a certificate for the job), or on this host its socket.
 'spillctl workers %s' says who is missing.
-`, name, name)
+`, name, rank, name)
 	return err
 }

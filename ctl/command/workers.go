@@ -23,7 +23,9 @@ bound how much later than the first contribution to a chunk its own came, in thi
 generation: half of them, and all but one of a hundred. What a ToR summed is not in
 it. WITHOUT is how many sums were released without it, in a job with a quorum.
 A lost worker is one whose call ended without a farewell: it may come back until
-the job's grace is over.
+the job's grace is over, or until it is dead, if the job has --lost-after. In an
+elastic job those that joined wait for the next generation: the number is then a
+seat, and the ranks are given out when it begins.
 
   spillctl workers train`,
 		BashComplete: g.completeJobs,

@@ -41,6 +41,9 @@ type Job struct {
 	Quorum int
 	After  time.Duration
 	MaxLag int
+	// MinWorkers makes the job elastic, and Settle and LostAfter say how it forms and when workers are dead; 0 leaves these to the appliance.
+	MinWorkers        int
+	Settle, LostAfter time.Duration
 }
 
 // Limits of a rack's jobs.
@@ -84,6 +87,7 @@ func (r *Rack) spec(job Job) (*v1.JobSpec, error) {
 		Elements:    uint32(job.Elements),
 		Window:      uint32(job.Window),
 		Priority:    uint32(job.Priority),
+		MinWorkers:  uint32(job.MinWorkers),
 		Publication: v1.Publication_PUBLICATION_MULTICAST,
 	}
 	if job.Unicast {
@@ -92,7 +96,7 @@ func (r *Rack) spec(job Job) (*v1.JobSpec, error) {
 	for _, t := range []struct {
 		to   **durationpb.Duration
 		from time.Duration
-	}{{&spec.MinRto, job.MinRTO}, {&spec.MaxRto, job.MaxRTO}, {&spec.Silence, job.Silence}} {
+	}{{&spec.MinRto, job.MinRTO}, {&spec.MaxRto, job.MaxRTO}, {&spec.Silence, job.Silence}, {&spec.Settle, job.Settle}, {&spec.LostAfter, job.LostAfter}} {
 		if t.from != 0 {
 			*t.to = durationpb.New(t.from)
 		}
@@ -158,12 +162,12 @@ func (r *Rack) Invite(job Job) ([]Invitation, error) {
 	return all, nil
 }
 
-// Join accepts the invitation, in the namespace of the worker's host. What matters of its messages goes to stderr.
-func (i Invitation) Join(ctx context.Context) (*worker.Worker, error) {
+// Join accepts the invitation, in the namespace of the worker's host. What matters of its messages goes to stderr, unless an option says otherwise.
+func (i Invitation) Join(ctx context.Context, opts ...worker.Option) (*worker.Worker, error) {
 	config, err := i.Pair.ClientTLS()
 	if err != nil {
 		return nil, err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	return worker.Join(ctx, i.Appliance, i.Job, i.Rank, worker.WithTLS(config), worker.WithLogger(log))
+	return worker.Join(ctx, i.Appliance, i.Job, i.Rank, append([]worker.Option{worker.WithTLS(config), worker.WithLogger(log)}, opts...)...)
 }

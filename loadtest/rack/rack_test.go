@@ -311,6 +311,8 @@ func play(role string) error {
 		}
 	case "tor":
 		return RunTor(context.Background(), os.Stdin, os.Stdout)
+	case "elastic":
+		return training(in, out)
 	case "reducer":
 		return reducing(in, out)
 	case "spillwayd":
