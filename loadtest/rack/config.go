@@ -52,9 +52,11 @@ type Config struct {
 	Faults faults.Rates
 	// Tor is what stands at the top of the rack; its zero value is a bridge.
 	Tor Tor
+	// Appliances is the number of aggregators, each with a daemon of its own; 0 is 1. Several are a cluster.
+	Appliances int
 	// Slots are the aggregator's, by size class; its zero value is xdp's default.
 	Slots xdp.Slots
-	// Daemon is what runs spillwayd in the aggregator's namespace: a program that is given the arguments of spillwayd after its own.
+	// Daemon is what runs spillwayd in the aggregators' namespaces: a program that is given the arguments of spillwayd after its own.
 	Daemon Command
 	// Log takes the rack's messages; nil discards them.
 	Log *slog.Logger
@@ -69,6 +71,12 @@ func (c *Config) Validate() error {
 func (c *Config) setDefaults() error {
 	if c.Workers < 1 || c.Workers > MaxWorkers {
 		return fmt.Errorf("a rack has 1 to %d workers, not %d", MaxWorkers, c.Workers)
+	}
+	if c.Appliances == 0 {
+		c.Appliances = 1
+	}
+	if c.Appliances < 1 || c.Appliances > MaxAppliances {
+		return fmt.Errorf("a rack has 1 to %d appliances, not %d", MaxAppliances, c.Appliances)
 	}
 	if c.Elements == 0 {
 		c.Elements = 256
@@ -104,9 +112,6 @@ func (c *Config) mtu() int {
 	}
 	return jumboMTU
 }
-
-// HomeAddr is the aggregator's address.
-func HomeAddr() netip.Addr { return netip.AddrFrom4([4]byte{10, 77, 0, 254}) }
 
 // WorkerAddr is the address of the worker with this rank.
 func WorkerAddr(rank int) netip.Addr { return netip.AddrFrom4([4]byte{10, 77, 0, byte(rank + 1)}) }

@@ -41,7 +41,10 @@ type Tor struct {
 }
 
 // Ports of the ToR, as P4 numbers them: worker rank + 1, and the home's.
-const torHomePort = 64
+const (
+	torHomePort   = 64
+	maxWorkerPort = 65
+)
 
 // torWorkerPort is the ToR's port of a worker. The last of 64 would have the home's number, and has the next.
 func torWorkerPort(rank int) uint16 {
