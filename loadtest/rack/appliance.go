@@ -69,7 +69,7 @@ func (r *Rack) addAppliance(index int) (err error) {
 	r.appliances = append(r.appliances, a)
 	cable := r.config.HomeRate != 0 || r.config.Tor.Kind == TorBMv2
 	settings := homeOffloads
-	if r.config.Faults.Any() || r.tor != nil {
+	if r.config.singly() || r.tor != nil {
 		settings.port = homePortSingly
 	}
 	if a.link, err = r.attach(a.host, port, ApplianceAddr(index), cable, settings); err != nil {

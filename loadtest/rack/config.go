@@ -50,6 +50,8 @@ type Config struct {
 	HomeRate uint64
 	// Faults are injected at every worker's port, each way.
 	Faults faults.Rates
+	// Hooks makes room for faults that come later (SetFaults), where there are none yet.
+	Hooks bool
 	// Tor is what stands at the top of the rack; its zero value is a bridge.
 	Tor Tor
 	// Appliances is the number of aggregators, each with a daemon of its own; 0 is 1. Several are a cluster.
@@ -104,6 +106,9 @@ func (c *Config) setDefaults() error {
 	}
 	return nil
 }
+
+// singly reports whether each packet must meet the hooks at the workers' ports by itself.
+func (c *Config) singly() bool { return c.Hooks || c.Faults.Any() }
 
 // mtu is that of all links of the rack.
 func (c *Config) mtu() int {

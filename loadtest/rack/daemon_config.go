@@ -59,8 +59,12 @@ func (r *Rack) daemonConfig(index int) ([]byte, error) {
 		if r.config.Tor.Kind == TorBMv2 {
 			program = "bmv2"
 		}
-		file["switch"] = keys{"target": torListen, "device": torDevice, "program": program, "address": TorAddr().String(), "home_port": torAppliancePort(index),
+		tor := keys{"target": torListen, "device": torDevice, "program": program, "address": TorAddr().String(), "home_port": torAppliancePort(index),
 			"shared_slots": r.config.Tor.sharedSlots(), "hosts": hosts}
+		if check := r.config.Tor.Check; check != 0 {
+			tor["check"] = check.String()
+		}
+		file["switch"] = tor
 	}
 	text, err := yaml.Marshal(file)
 	if err != nil {

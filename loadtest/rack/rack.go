@@ -101,6 +101,30 @@ func (r *Rack) addFaults() (err error) {
 	return nil
 }
 
+// SetFaults replaces the faults that are injected, from now on; the zero value is none. The rack must have Hooks, or faults from the beginning, and
+// nothing that is to come late. Their counters begin again.
+func (r *Rack) SetFaults(rates faults.Rates) (err error) {
+	switch {
+	case !r.config.singly():
+		return errors.New("change the faults: the rack was built without hooks for them")
+	case rates.Reorder > 0 || r.config.Faults.Reorder > 0:
+		return errors.New("change the faults: a detour for packets that come late cannot be changed")
+	}
+	if r.injector != nil {
+		for _, joined := range r.links {
+			if err := r.injector.Detach(r.sw.link, joined.port().index); err != nil {
+				return err
+			}
+		}
+		if err := r.injector.Close(); err != nil {
+			return err
+		}
+		r.injector = nil
+	}
+	r.config.Faults = rates
+	return r.addFaults()
+}
+
 // Workers is the number of workers.
 func (r *Rack) Workers() int { return len(r.workers) }
 

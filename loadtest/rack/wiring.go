@@ -80,10 +80,10 @@ func (r *Rack) addWorker(rank int) error {
 	}
 	r.workers = append(r.workers, worker)
 	settings := workerOffloads
-	if r.config.Faults.Any() {
+	if r.config.singly() {
 		settings = workerSingly
 	}
-	cable := r.config.Rate != 0 || r.config.Faults.Any() || r.config.Tor.Kind == TorBMv2
+	cable := r.config.Rate != 0 || r.config.singly() || r.config.Tor.Kind == TorBMv2
 	joined, err := r.attach(worker, fmt.Sprintf("w%d", rank), WorkerAddr(rank), cable, settings)
 	if err != nil {
 		return err
