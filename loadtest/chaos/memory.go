@@ -2,8 +2,6 @@ package chaos
 
 import (
 	"context"
-
-	"spillway/loadtest/rack"
 )
 
 func memoryScenarios() []Scenario {
@@ -16,7 +14,7 @@ func memoryScenarios() []Scenario {
 			Clock: clockRule, Simulated: simCommand, needs: needs{},
 			strike: func(_ context.Context, s *stage) (incident, error) {
 				at := monotonic()
-				if err := s.rack.WipeAggregator(0, rack.Memory{Slots: true}); err != nil {
+				if err := s.rack.ForgetSlots(0); err != nil {
 					return incident{}, err
 				}
 				return struck(at), nil

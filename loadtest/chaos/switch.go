@@ -8,7 +8,6 @@ import (
 
 	p4v1 "github.com/p4lang/p4runtime/go/p4/v1"
 
-	"spillway/loadtest/rack"
 	"spillway/p4/client"
 )
 
@@ -38,7 +37,7 @@ func switchScenarios() []Scenario {
 			Clock:   clockRule, Simulated: simCommand, needs: needs{tor: true},
 			strike: func(_ context.Context, s *stage) (incident, error) {
 				at := monotonic()
-				if err := s.rack.WipeTor(rack.Memory{Slots: true}); err != nil {
+				if err := s.rack.ForgetTorSlots(); err != nil {
 					return incident{}, err
 				}
 				return struck(at), nil
@@ -47,23 +46,16 @@ func switchScenarios() []Scenario {
 		{
 			Name:    "switch-wiped",
 			Summary: "the ToR's tables are cleared behind the daemon's back, while its program and its control connection stay",
-			Story: "Tables and slots of the software ToR are cleared below its P4Runtime server. The ToR then forwards nothing. The daemon finds it at its next comparison\n" +
-				"(switch.check, here every " + torCheck.String() + ") and writes what is missing.",
-			Clock: clockRule, Simulated: "", needs: needs{tor: true},
-			strike: func(_ context.Context, s *stage) (incident, error) {
-				at := monotonic()
-				if err := s.rack.WipeTor(rack.Memory{Tables: true, Slots: true}); err != nil {
-					return incident{}, err
-				}
-				return struck(at), nil
-			},
+			Story: "All table entries of the software ToR are deleted over P4Runtime by a client of another role, so that the daemon stays primary and hears nothing of it. The ToR then forwards\n" +
+				"nothing. The daemon finds it at its next comparison (switch.check, here every " + torCheck.String() + ") and writes what is missing.",
+			Clock: clockRule, needs: needs{tor: true}, strike: wipeTables,
 		},
 		{
 			Name:    "switch-control-loss",
 			Summary: "the P4Runtime connection is cut, for up to three seconds, and comes back",
 			Story: "The management link between the daemon and the ToR is down for 0.1 to 3 s. Packets take another way, so that the job must not notice; the daemon must be in sync\n" +
 				"with the ToR again afterwards.",
-			Clock: clockRule, Simulated: "", needs: needs{tor: true},
+			Clock: clockRule, needs: needs{tor: true},
 			strike: func(ctx context.Context, s *stage) (incident, error) {
 				at := monotonic()
 				if err := s.rack.SetTorManagement(false); err != nil {
@@ -82,7 +74,7 @@ func switchScenarios() []Scenario {
 			Summary: "a second controller becomes primary, deletes all entries, and goes",
 			Story: "A second P4Runtime controller takes the primary role with a higher election id, deletes all table entries, and ends its session after up to half a second. The daemon must\n" +
 				"become primary again and repair the tables.",
-			Clock: clockRule, Simulated: "", needs: needs{tor: true}, strike: takeOver,
+			Clock: clockRule, needs: needs{tor: true}, strike: takeOver,
 		},
 	}
 }
@@ -97,17 +89,45 @@ func takeOver(ctx context.Context, s *stage) (fault incident, err error) {
 	began := time.Now()
 	s.elections++
 	// The high half decides: the daemon counts the low half up from the highest that it has seen.
-	other, err := s.rack.TorController(ctx, client.ElectionID{High: 1<<62 + s.elections, Low: 1})
+	other, err := s.rack.TorController(ctx, "", client.ElectionID{High: 1<<62 + s.elections, Low: 1})
 	if err != nil {
 		return fault, fmt.Errorf("a second controller: %w", err)
 	}
-	defer func() { err = errors.Join(err, other.Close()) }()
-	if err := other.WaitPrimary(ctx); err != nil {
+	at := monotonic()
+	err = clearTables(ctx, other)
+	if err == nil {
+		err = wait(ctx, s.between(0, 500*time.Millisecond))
+	}
+	if err := errors.Join(err, other.Close()); err != nil {
 		return fault, fmt.Errorf("a second controller: %w", err)
 	}
-	entries, err := other.Read(ctx, &p4v1.Entity{Entity: &p4v1.Entity_TableEntry{TableEntry: &p4v1.TableEntry{}}})
+	fault = struck(at)
+	return fault, s.rack.AwaitTor(ctx, began)
+}
+
+// wipeTables deletes all entries without taking the primary role from the daemon: a controller of another role need not.
+func wipeTables(ctx context.Context, s *stage) (incident, error) {
+	other, err := s.rack.TorController(ctx, "saboteur", client.ElectionID{Low: 1})
 	if err != nil {
-		return fault, fmt.Errorf("a second controller reads the tables: %w", err)
+		return incident{}, fmt.Errorf("a controller of another role: %w", err)
+	}
+	at := monotonic()
+	err = clearTables(ctx, other)
+	fault := struck(at)
+	if err := errors.Join(err, other.Close()); err != nil {
+		return incident{}, fmt.Errorf("a controller of another role: %w", err)
+	}
+	return fault, nil
+}
+
+// clearTables deletes all table entries of the ToR, once the controller is primary of its role.
+func clearTables(ctx context.Context, c *client.Client) error {
+	if err := c.WaitPrimary(ctx); err != nil {
+		return err
+	}
+	entries, err := c.Read(ctx, &p4v1.Entity{Entity: &p4v1.Entity_TableEntry{TableEntry: &p4v1.TableEntry{}}})
+	if err != nil {
+		return fmt.Errorf("read the tables: %w", err)
 	}
 	var deletions []*p4v1.Update
 	for _, e := range entries {
@@ -115,16 +135,8 @@ func takeOver(ctx context.Context, s *stage) (fault incident, err error) {
 			deletions = append(deletions, &p4v1.Update{Type: p4v1.Update_DELETE, Entity: e})
 		}
 	}
-	at := monotonic()
-	if err := other.Write(ctx, deletions...); err != nil {
-		return fault, fmt.Errorf("a second controller deletes all entries: %w", err)
+	if err := c.Write(ctx, deletions...); err != nil {
+		return fmt.Errorf("delete all entries: %w", err)
 	}
-	if err := wait(ctx, s.between(0, 500*time.Millisecond)); err != nil {
-		return fault, err
-	}
-	if err := other.Close(); err != nil {
-		return fault, fmt.Errorf("a second controller goes: %w", err)
-	}
-	fault = struck(at)
-	return fault, s.rack.AwaitTor(ctx, began)
+	return nil
 }

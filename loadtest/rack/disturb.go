@@ -88,8 +88,9 @@ func (r *Rack) SetWorkerLink(worker int, up bool) error { return setLink(r.links
 
 var errNoTor = errors.New("the rack has no ToR")
 
-// TorController connects to the ToR over P4Runtime, from inside of its own management processor, as a second controller would.
-func (r *Rack) TorController(ctx context.Context, election client.ElectionID) (*client.Client, error) {
+// TorController connects to the ToR over P4Runtime, from inside of its own management processor, as a second controller would. An
+// empty role is the daemon's.
+func (r *Rack) TorController(ctx context.Context, role string, election client.ElectionID) (*client.Client, error) {
 	if r.tor == nil {
 		return nil, errNoTor
 	}
@@ -100,7 +101,7 @@ func (r *Rack) TorController(ctx context.Context, election client.ElectionID) (*
 		})
 		return conn, err
 	}
-	return client.Dial(ctx, client.Config{Target: "passthrough:///tor", Device: torDevice, Election: &election, Options: []grpc.DialOption{grpc.WithContextDialer(dial)}})
+	return client.Dial(ctx, client.Config{Target: "passthrough:///tor", Device: torDevice, Role: role, Election: &election, Options: []grpc.DialOption{grpc.WithContextDialer(dial)}})
 }
 
 // AwaitTor waits until the daemon says that the ToR is what it should be, and has come to be that after a moment; the zero time is any.

@@ -3,7 +3,6 @@ package rack
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,23 +11,11 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Memory is what can be lost of a data plane behind the back of those who manage it.
-type Memory struct {
-	// Tables are what it was told: without them it knows no job.
-	Tables bool
-	// Slots are the sums that are under way, and those that are kept for whoever asks again.
-	Slots bool
-}
+// slotsMap is the map, in both data planes, that says what is in their slots: the sums under way and, at the home, those that are kept for whoever asks again.
+const slotsMap = "slots"
 
-// Maps by what they hold, as the BPF programs name them. Slots are cleared in their metadata, under their locks, so that each is lost whole.
-var (
-	torTables        = []string{"tenants", "members", "forward", "group_routes", "bridge", "groups"}
-	aggregatorTables = []string{"jobs", "members"}
-	slotMaps         = []string{"slots"}
-)
-
-// WipeTor empties maps of the software ToR, of which neither its P4Runtime server nor the daemon learns anything.
-func (r *Rack) WipeTor(what Memory) error {
+// ForgetTorSlots clears all slots of the software ToR, of which neither its P4Runtime server nor the daemon learns anything.
+func (r *Rack) ForgetTorSlots() error {
 	if r.tor == nil {
 		return errNoTor
 	}
@@ -39,93 +26,43 @@ func (r *Rack) WipeTor(what Memory) error {
 		return fmt.Errorf("wipe the ToR: %w", err)
 	}
 	defer closeMaps(maps)
-	if err := wipe(maps, what, torTables); err != nil {
+	if maps[slotsMap] == nil {
+		return errors.New("wipe the ToR: its process has no map of slots")
+	}
+	if err := clearSlots(maps[slotsMap]); err != nil {
 		return fmt.Errorf("wipe the ToR: %w", err)
 	}
 	return nil
 }
 
-// WipeAggregator empties maps of an appliance's aggregator, of which its daemon learns nothing.
-func (r *Rack) WipeAggregator(index int, what Memory) error {
+// ForgetSlots clears all slots of an appliance's aggregator, of which its daemon learns nothing.
+func (r *Rack) ForgetSlots(index int) error {
 	a, err := r.appliance(index)
 	if err != nil {
 		return err
 	}
-	maps := map[string]*ebpf.Map{}
-	defer func() { closeMaps(maps) }()
 	err = a.host.do(func() error {
-		return filepath.WalkDir(daemonPin, func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() {
-				return err
-			}
-			name := filepath.Base(path)
-			for _, wanted := range append(aggregatorTables, slotMaps...) {
-				if name == wanted {
-					if maps[name], err = ebpf.LoadPinnedMap(path, nil); err != nil {
-						return fmt.Errorf("open the pinned map %s: %w", name, err)
-					}
-				}
-			}
-			return nil
-		})
+		slots, err := ebpf.LoadPinnedMap(filepath.Join(daemonPin, "aggregator", slotsMap), nil)
+		if err != nil {
+			return err
+		}
+		return errors.Join(clearSlots(slots), slots.Close())
 	})
-	if err == nil {
-		err = wipe(maps, what, aggregatorTables)
-	}
 	if err != nil {
 		return fmt.Errorf("wipe the aggregator's memory: %w", err)
 	}
 	return nil
 }
 
-// wipe empties maps by name.
-func wipe(maps map[string]*ebpf.Map, what Memory, tables []string) error {
-	var names []string
-	if what.Tables { // first: from then on nothing is admitted
-		names = append(names, tables...)
-	}
-	if what.Slots {
-		names = append(names, slotMaps...)
-	}
-	for _, name := range names {
-		m := maps[name]
-		if m == nil {
-			return fmt.Errorf("there is no map %s", name)
-		}
-		if err := empty(m); err != nil {
-			return fmt.Errorf("map %s: %w", name, err)
+// clearSlots makes all slots empty, each under its lock, so that it is lost whole.
+func clearSlots(slots *ebpf.Map) error {
+	zero := make([]byte, slots.ValueSize())
+	for i := range slots.MaxEntries() {
+		if err := slots.Update(i, zero, ebpf.UpdateLock); err != nil {
+			return fmt.Errorf("slot %d: %w", i, err)
 		}
 	}
 	return nil
-}
-
-// empty deletes all that is in a map, or makes zeros of it where nothing can be deleted.
-func empty(m *ebpf.Map) error {
-	if m.Type() == ebpf.Array {
-		zero := make([]byte, m.ValueSize())
-		for i := range m.MaxEntries() {
-			// A value with a lock in it is changed under the lock, and keeps it.
-			err := m.Update(i, zero, ebpf.UpdateLock)
-			if errors.Is(err, ebpf.ErrNotSupported) || err != nil && i == 0 {
-				err = m.Update(i, zero, ebpf.UpdateAny)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	key, next := []byte(nil), make([]byte, m.KeySize())
-	for {
-		if err := m.NextKey(key, &next); errors.Is(err, ebpf.ErrKeyNotExist) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		if err := m.Delete(next); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return err
-		}
-	}
 }
 
 // mapsOf are the BPF maps that a process has open, by name.
