@@ -17,6 +17,7 @@ type aggregatorActivity struct {
 	_       structs.HostLayout
 	Packets uint64
 	Last    uint64
+	Prompt  uint64
 }
 
 type aggregatorCounter uint32
@@ -89,6 +90,11 @@ type aggregatorJobCounters struct {
 	Member [65]aggregatorActivity
 }
 
+type aggregatorJobLateness struct {
+	_    structs.HostLayout
+	Rank [64]aggregatorRankLateness
+}
+
 type aggregatorJobProgress struct {
 	_        structs.HostLayout
 	Floor    uint64
@@ -134,6 +140,13 @@ type aggregatorPayload832 struct {
 	Element [832]int32
 }
 
+type aggregatorRankLateness struct {
+	_       structs.HostLayout
+	Without uint64
+	Jiffies uint64
+	Count   [16]uint64
+}
+
 type aggregatorReplica struct {
 	_       structs.HostLayout
 	Addr    uint32
@@ -168,6 +181,7 @@ type aggregatorSlot struct {
 const (
 	aggregatorMapCounters       = "counters"
 	aggregatorMapJobs           = "jobs"
+	aggregatorMapLateness       = "lateness"
 	aggregatorMapMembers        = "members"
 	aggregatorMapPayload256Map  = "payload_256_map"
 	aggregatorMapPayload32Map   = "payload_32_map"
@@ -239,6 +253,7 @@ type aggregatorProgramSpecs struct {
 type aggregatorMapSpecs struct {
 	Counters      *ebpf.MapSpec `ebpf:"counters"`
 	Jobs          *ebpf.MapSpec `ebpf:"jobs"`
+	Lateness      *ebpf.MapSpec `ebpf:"lateness"`
 	Members       *ebpf.MapSpec `ebpf:"members"`
 	Payload256Map *ebpf.MapSpec `ebpf:"payload_256_map"`
 	Payload32Map  *ebpf.MapSpec `ebpf:"payload_32_map"`
@@ -282,6 +297,7 @@ func (o *aggregatorObjects) Close() error {
 type aggregatorMaps struct {
 	Counters      *ebpf.Map `ebpf:"counters"`
 	Jobs          *ebpf.Map `ebpf:"jobs"`
+	Lateness      *ebpf.Map `ebpf:"lateness"`
 	Members       *ebpf.Map `ebpf:"members"`
 	Payload256Map *ebpf.Map `ebpf:"payload_256_map"`
 	Payload32Map  *ebpf.Map `ebpf:"payload_32_map"`
@@ -296,6 +312,7 @@ func (m *aggregatorMaps) Close() error {
 	return _AggregatorClose(
 		m.Counters,
 		m.Jobs,
+		m.Lateness,
 		m.Members,
 		m.Payload256Map,
 		m.Payload32Map,

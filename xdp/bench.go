@@ -60,7 +60,7 @@ func benchOne(elements, rounds int) (BenchResult, error) {
 	}
 	for rank := range job.Workers {
 		addr := netip.AddrFrom4([4]byte{10, 77, 0, byte(rank + 1)})
-		job.Members = append(job.Members, Member{Addr: addr, Bits: wire.FullBitmap(job.Workers)})
+		job.Members = append(job.Members, Member{Addr: addr, Bits: 1 << rank})
 	}
 	if err := a.AddJob(job); err != nil {
 		return BenchResult{}, err
@@ -75,12 +75,10 @@ func benchOne(elements, rounds int) (BenchResult, error) {
 	// Every slot of the ring holds its chunk before the first run.
 	for seq := range wire.RingSize(job.Window) {
 		binary.BigEndian.PutUint32(frame[54:], seq)
-		binary.BigEndian.PutUint64(frame[58:], wire.FullBitmap(job.Workers)&^3)
 		if _, _, err := a.Process(frame); err != nil {
 			return BenchResult{}, err
 		}
 	}
-	binary.BigEndian.PutUint64(frame[58:], 1)
 	progs, err := a.loadBench(frame)
 	if err != nil {
 		return BenchResult{}, err
@@ -124,7 +122,7 @@ func (a *Aggregator) loadBench(frame []byte) (*benchPrograms, error) {
 	maps := &a.objects.aggregatorMaps
 	var objects benchObjects
 	err = spec.LoadAndAssign(&objects, &ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{
-		"jobs": maps.Jobs, "counters": maps.Counters, "members": maps.Members, "slots": maps.Slots, "progress": maps.Progress,
+		"jobs": maps.Jobs, "counters": maps.Counters, "members": maps.Members, "slots": maps.Slots, "progress": maps.Progress, "lateness": maps.Lateness,
 		"payload_32_map": maps.Payload32Map, "payload_64_map": maps.Payload64Map,
 		"payload_256_map": maps.Payload256Map, "payload_832_map": maps.Payload832Map,
 	}})

@@ -19,6 +19,7 @@ const (
 	benchMapBenchFrame     = "bench_frame"
 	benchMapCounters       = "counters"
 	benchMapJobs           = "jobs"
+	benchMapLateness       = "lateness"
 	benchMapMembers        = "members"
 	benchMapPayload256Map  = "payload_256_map"
 	benchMapPayload32Map   = "payload_32_map"
@@ -91,6 +92,7 @@ type benchMapSpecs struct {
 	BenchFrame    *ebpf.MapSpec `ebpf:"bench_frame"`
 	Counters      *ebpf.MapSpec `ebpf:"counters"`
 	Jobs          *ebpf.MapSpec `ebpf:"jobs"`
+	Lateness      *ebpf.MapSpec `ebpf:"lateness"`
 	Members       *ebpf.MapSpec `ebpf:"members"`
 	Payload256Map *ebpf.MapSpec `ebpf:"payload_256_map"`
 	Payload32Map  *ebpf.MapSpec `ebpf:"payload_32_map"`
@@ -135,6 +137,7 @@ type benchMaps struct {
 	BenchFrame    *ebpf.Map `ebpf:"bench_frame"`
 	Counters      *ebpf.Map `ebpf:"counters"`
 	Jobs          *ebpf.Map `ebpf:"jobs"`
+	Lateness      *ebpf.Map `ebpf:"lateness"`
 	Members       *ebpf.Map `ebpf:"members"`
 	Payload256Map *ebpf.Map `ebpf:"payload_256_map"`
 	Payload32Map  *ebpf.Map `ebpf:"payload_32_map"`
@@ -150,6 +153,7 @@ func (m *benchMaps) Close() error {
 		m.BenchFrame,
 		m.Counters,
 		m.Jobs,
+		m.Lateness,
 		m.Members,
 		m.Payload256Map,
 		m.Payload32Map,

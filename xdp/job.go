@@ -187,6 +187,9 @@ func (a *Aggregator) install(j *Job, in *installed) error {
 	if err := a.clearCounters(uint32(j.ID)); err != nil {
 		return err
 	}
+	if err := a.clearLateness(j.ID); err != nil {
+		return err
+	}
 	var replicas uint32
 	for i, m := range j.Members {
 		key := aggregatorMemberKey{Addr: networkOrder(m.Addr), Job: uint32(j.ID)}

@@ -74,7 +74,7 @@ func (m *Manager) admit(asked *v1.JobSpec, dryRun bool) (*job, error) {
 // request is what a specification asks of the ledger. A job that a ToR forwards needs a group there, and so does one that is published to a group without.
 func request(spec *v1.JobSpec) ledger.Request {
 	return ledger.Request{
-		Name: spec.Name, Workers: spec.Workers, Elements: spec.Elements, Window: spec.Window, Tor: spec.Tor, TorSlots: spec.TorSlots,
+		Name: spec.Name, Workers: spec.Workers, Elements: spec.Elements, Window: spec.Window, Lag: lag(spec), Tor: spec.Tor, TorSlots: spec.TorSlots,
 		Multicast: spec.Publication == v1.Publication_PUBLICATION_MULTICAST,
 	}
 }

@@ -24,6 +24,7 @@ func aggregatorJob(record *store.Job, tor netip.Addr) xdp.Job {
 		Home:       running.Home,
 		HomePorts:  running.HomePorts,
 		WorkerPort: record.Allocation.WorkerPort,
+		Policy:     policy(record.Spec),
 		Place:      &place,
 	}
 	if running.Multicast {
@@ -56,6 +57,7 @@ func switchJob(record *store.Job, tor netip.Addr) pipeline.Job {
 		Group:          record.Allocation.Group,
 		MulticastGroup: id,
 		WorkerPort:     record.Allocation.WorkerPort,
+		Parent:         parent(record),
 	}
 	for rank, m := range running.Members {
 		job.Workers = append(job.Workers, pipeline.Worker{Addr: m.Addr, Port: m.Port, Bits: 1 << rank})
@@ -90,6 +92,7 @@ func parameters(record *store.Job, rank uint32) *v1.Parameters {
 		MinRto:     spec.MinRto,
 		MaxRto:     spec.MaxRto,
 		Silence:    spec.Silence,
+		Quorum:     spec.Quorum,
 	}
 	if running.Multicast {
 		p.Group = record.Allocation.Group.String()

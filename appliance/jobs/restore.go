@@ -90,6 +90,9 @@ func (j *job) isInstalled(is *xdp.Job) bool {
 // back, for the reason given or because the aggregator does not take it, is over: its workers join again.
 func (m *Manager) reinstall(j *job, installed bool, reason error) error {
 	err := reason
+	if !installed && err == nil && j.record.Spec.GetQuorum() != nil {
+		err = errReleased(j.record)
+	}
 	if !installed && err == nil {
 		err = m.add(j.record)
 	}

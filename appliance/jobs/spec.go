@@ -76,6 +76,7 @@ func (s site) complete(asked *v1.JobSpec) (*v1.JobSpec, error) {
 		f.add("priority", "%d: want 1 (least urgent) to %d", spec.Priority, maxPriority)
 	}
 	s.completeTimers(spec, &f)
+	completeQuorum(spec, &f)
 	s.completePath(spec, asked, &f)
 	if len(f.texts) == 0 { // what follows goes by the window and by the use of the ToR
 		s.completeTorSlots(spec, &f)

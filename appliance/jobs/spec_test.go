@@ -41,7 +41,7 @@ func bigSite() site {
 // TestWorkerConstants holds what is copied here to what the worker says, which this package must not import.
 func TestWorkerConstants(t *testing.T) {
 	if maxWindow != engine.MaxWindow || DefaultMinRTO != time.Duration(library.DefaultMinRTO) || DefaultMaxRTO != time.Duration(library.DefaultMaxRTO) ||
-		DefaultSilence != time.Duration(library.DefaultSilence) {
+		DefaultSilence != time.Duration(library.DefaultSilence) || maxLag != engine.MaxWindow {
 		t.Error("the worker has other bounds")
 	}
 }
@@ -63,6 +63,10 @@ func TestChosen(t *testing.T) {
 		{"a small window", func(*site) {}, &v1.JobSpec{Window: 5}, &v1.JobSpec{Elements: 128, Window: 5, Priority: 64, Tor: torPrivate, TorSlots: 8, Publication: multicast}},
 		{"few slots by default", func(s *site) { s.defaults.TorSlots = 16 }, &v1.JobSpec{Priority: 127}, &v1.JobSpec{Elements: 128, Window: 255, Priority: 127, Tor: torPrivate, TorSlots: 16, Publication: multicast}},
 		{"no groups", func(s *site) { s.multicast = false; s.defaults.Publication = unicast; s.defaults.Tor = torNone }, &v1.JobSpec{}, &v1.JobSpec{Elements: 256, Window: 255, Priority: 64, Tor: torNone, Publication: unicast}},
+		{"a quorum", func(*site) {}, &v1.JobSpec{Quorum: &v1.Quorum{Workers: 3}}, &v1.JobSpec{Elements: 128, Window: 255, Priority: 64, Tor: torPrivate, TorSlots: 256, Publication: multicast,
+			Quorum: &v1.Quorum{Workers: 3, After: durationpb.New(50 * time.Millisecond), MaxLag: 1530}}},
+		{"a quorum, with all of it", func(*site) {}, &v1.JobSpec{Tor: torNone, Quorum: &v1.Quorum{Workers: 1, After: durationpb.New(time.Second), MaxLag: 7}},
+			&v1.JobSpec{Elements: 256, Window: 255, Priority: 64, Tor: torNone, Publication: multicast, Quorum: &v1.Quorum{Workers: 1, After: durationpb.New(time.Second), MaxLag: 7}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := bigSite()
@@ -121,6 +125,15 @@ func TestRefusedSpecs(t *testing.T) {
 		{"silence", "-1s", nil, func(s *v1.JobSpec) { s.Silence = durationpb.New(-time.Second) }},
 		{"grace", "1ms", nil, func(s *v1.JobSpec) { s.Grace = durationpb.New(time.Millisecond) }},
 		{"grace", "out-of-range", nil, func(s *v1.JobSpec) { s.Grace = &durationpb.Duration{Nanos: -1 << 31} }},
+		{"quorum", "want 1 to 3, one less than the job has", nil, func(s *v1.JobSpec) { s.Quorum = &v1.Quorum{} }},
+		{"quorum", "workers: 5: want 1 to 3", nil, func(s *v1.JobSpec) { s.Quorum = &v1.Quorum{Workers: 5} }},
+		{"quorum", "4 of 4 workers are all: leave it out", nil, func(s *v1.JobSpec) { s.Quorum = &v1.Quorum{Workers: 4} }},
+		{"quorum", "waits for nobody", nil, func(s *v1.JobSpec) { s.Workers, s.Tor, s.Quorum = 1, torNone, &v1.Quorum{Workers: 1} }},
+		{"quorum", "quorum: after: 0s: want 1ns to 1h", nil, func(s *v1.JobSpec) { s.Quorum = &v1.Quorum{Workers: 3, After: durationpb.New(0)} }},
+		{"quorum", "after: 2s is longer than silence, 1s", nil, func(s *v1.JobSpec) {
+			s.Silence, s.Quorum = durationpb.New(time.Second), &v1.Quorum{Workers: 3, After: durationpb.New(2 * time.Second)}
+		}},
+		{"quorum", "max_lag: 32769 chunks: want at most 32768", nil, func(s *v1.JobSpec) { s.Quorum = &v1.Quorum{Workers: 3, MaxLag: 1<<15 + 1} }},
 		{"workers,priority", "workers: 100: want 1 to 64; priority: 200", nil, func(s *v1.JobSpec) { s.Workers, s.Priority = 100, 200 }},
 	} {
 		t.Run(c.field+" "+c.text, func(t *testing.T) {
@@ -150,6 +163,7 @@ func FuzzSpec(f *testing.F) {
 	for _, spec := range []*v1.JobSpec{
 		{Name: "a", Workers: 4}, {Name: "a-1", Workers: 64, Elements: 832, Tor: torNone}, {Name: "b", Workers: 1, Publication: unicast},
 		{Name: "c", Workers: 2, Tor: torShared, Window: 1 << 15}, {Name: "d", Workers: 3, Tor: torPrivate, TorSlots: 64, Elements: 32, Priority: 127},
+		{Name: "e", Workers: 8, Quorum: &v1.Quorum{Workers: 7}}, {Name: "f", Workers: 2, Tor: torNone, Quorum: &v1.Quorum{Workers: 1, After: durationpb.New(1), MaxLag: 1 << 15}},
 		{Name: "?", Workers: 99, MinRto: durationpb.New(-1)},
 	} {
 		text, err := proto.Marshal(spec)
@@ -226,8 +240,14 @@ func admitted(t *testing.T, s site, spec *v1.JobSpec) {
 	if err := job.Validate(); err != nil {
 		t.Fatalf("%v: aggregator: %v", spec, err)
 	}
+	if job.Ring() != allocation.Slots {
+		t.Fatalf("%v: a ring of %d slots, and %d are set aside", spec, job.Ring(), allocation.Slots)
+	}
 	if record.Running.Through {
 		job := switchJob(record, config.TorAddress)
+		if (job.Parent != nil) != (spec.Quorum != nil) {
+			t.Fatalf("%v: the ToR's parent is %v", spec, job.Parent)
+		}
 		if err := job.Validate(); err != nil {
 			t.Fatalf("%v: ToR: %v", spec, err)
 		}
@@ -243,6 +263,9 @@ func admitted(t *testing.T, s site, spec *v1.JobSpec) {
 		}
 		if r := p.Tor; r != nil {
 			c.Tor = &engine.TorRegion{Base: uint16(r.Base), Slots: uint16(r.Slots), Period: r.Period, Offset: uint16(r.Offset)}
+		}
+		if q := p.Quorum; q != nil {
+			c.Policy = engine.Policy{Quorum: int(q.Workers), After: int64(q.After.AsDuration()), MaxLag: int(q.MaxLag)}
 		}
 		if err := c.Validate(); err != nil {
 			t.Fatalf("%v: worker: %v", spec, err)

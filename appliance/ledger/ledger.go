@@ -14,11 +14,24 @@ import (
 type Request struct {
 	Name                      string // for texts
 	Workers, Elements, Window uint32
+	// Lag is how many chunks more than a window the slowest worker may be behind.
+	Lag uint32
 	// Tor says what of the ToR's memory it uses; unspecified is none. TorSlots is the size of a private region, a power of two.
 	Tor      v1.TorUse
 	TorSlots uint32
 	// Multicast asks for a group.
 	Multicast bool
+}
+
+// ring is how many slots of the aggregator it takes.
+func (r *Request) ring() uint32 { return wire.RingSizeWithLag(int(r.Window), int(r.Lag)) }
+
+// needs says what takes them.
+func (r *Request) needs() string {
+	if r.Lag == 0 {
+		return fmt.Sprintf("a window of %d", r.Window)
+	}
+	return fmt.Sprintf("a window of %d with stragglers up to %d chunks further behind", r.Window, r.Lag)
 }
 
 // Allocation is what a job holds. Its form in JSON is that of the state file.
@@ -82,7 +95,7 @@ func (l *Ledger) Reserve(request Request) (Allocation, error) {
 		return Allocation{}, err
 	}
 	var lacks shortage
-	a := Allocation{Slots: wire.RingSize(int(request.Window))}
+	a := Allocation{Slots: request.ring()}
 	var class int
 	class, a.ClassElements = xdp.ClassOf(int(request.Elements))
 	if id, ok := l.ids.next(); ok {
@@ -91,8 +104,8 @@ func (l *Ledger) Reserve(request Request) (Allocation, error) {
 		lacks.add("jobs", 1, 0, "all %d jobs that there can be are there", l.ids.total)
 	}
 	if largest := l.slots[class].Largest(); largest < a.Slots {
-		lacks.add("slots", uint64(a.Slots), uint64(largest), "a window of %d needs %d slots of %d elements in one run, and the longest free run has %d (%d of %d are free)",
-			request.Window, a.Slots, a.ClassElements, largest, l.slots[class].Free(), l.config.Slots[class])
+		lacks.add("slots", uint64(a.Slots), uint64(largest), "%s needs %d slots of %d elements in one run, and the longest free run has %d (%d of %d are free)",
+			request.needs(), a.Slots, a.ClassElements, largest, l.slots[class].Free(), l.config.Slots[class])
 	}
 	if port, ok := l.ports.next(); ok {
 		a.WorkerPort = l.config.FirstWorkerPort + uint16(port)

@@ -79,7 +79,8 @@ func validSpec(spec *v1.JobSpec) *refusal.Error {
 	for _, field := range []struct {
 		name  string
 		value *durationpb.Duration
-	}{{"spec.min_rto", spec.GetMinRto()}, {"spec.max_rto", spec.GetMaxRto()}, {"spec.silence", spec.GetSilence()}, {"spec.grace", spec.GetGrace()}} {
+	}{{"spec.min_rto", spec.GetMinRto()}, {"spec.max_rto", spec.GetMaxRto()}, {"spec.silence", spec.GetSilence()}, {"spec.grace", spec.GetGrace()},
+		{"spec.quorum.after", spec.GetQuorum().GetAfter()}} {
 		if refused := validDuration(field.name, field.value); refused != nil {
 			return refused
 		}

@@ -142,6 +142,10 @@ func addHoldings(p *output.Pairs, job *v1.Job) {
 	spec, given := job.Spec, job.Allocation
 	p.Add("chunks", "%d elements, %d in flight", spec.GetElements(), spec.GetWindow())
 	p.Add("aggregator", "%d slots of %d elements, %s", given.GetSlots(), given.GetClassElements(), output.Bytes(given.GetBytes()))
+	if q := spec.GetQuorum(); q != nil {
+		p.Add("stragglers", "sums of %d are released after %s; others wait for one that is more than %d chunks behind", q.GetWorkers(), output.Span(q.GetAfter()),
+			spec.GetWindow()+q.GetMaxLag())
+	}
 	tor := "none: all sums are made by the aggregator"
 	if r := given.GetRegion(); r != nil {
 		kind := "private"

@@ -19,7 +19,8 @@ import (
 type jobOptions struct {
 	workers, elements, window, priority, torSlots uint
 	tor, publication                              string
-	minRTO, maxRTO, silence, grace                time.Duration
+	quorum, maxLag                                uint
+	minRTO, maxRTO, silence, grace, after         time.Duration
 	firstCome, dryRun                             bool
 }
 
@@ -37,7 +38,8 @@ What is left out is chosen by the appliance.
   spillctl job create train --workers 8
   spillctl job create train --workers 8 --dry-run          would it fit?
   spillctl job create big --workers 16 --elements 832 --window 511 --tor none
-  spillctl job create urgent --workers 4 --tor shared --priority 100`,
+  spillctl job create urgent --workers 4 --tor shared --priority 100
+  spillctl job create brisk --workers 8 --quorum 7 --after 20ms    goes on without one that is late`,
 		Flags: o.flags(),
 		Action: func(c *cli.Context) error {
 			spec, err := o.spec(c.Args().First())
@@ -69,6 +71,10 @@ func (o *jobOptions) flags() []cli.Flag {
 			Destination: &o.firstCome},
 		&cli.StringFlag{Name: "publication", Usage: "`HOW` results reach the workers: multicast, or unicast (a copy each)",
 			Destination: &o.publication, DefaultText: "the appliance's choice"},
+		&cli.UintFlag{Name: "quorum", Usage: "release the sum of so many workers without the others, which are late", Destination: &o.quorum, DefaultText: "wait for all"},
+		&cli.DurationFlag{Name: "after", Usage: "with --quorum: once the chunk's first contribution is so old", Destination: &o.after, DefaultText: "50ms"},
+		&cli.UintFlag{Name: "max-lag", Usage: "with --quorum: by how many `CHUNKS` more than a window the slowest worker may be behind before the others wait for it",
+			Destination: &o.maxLag, DefaultText: "six windows"},
 		&cli.DurationFlag{Name: "min-rto", Usage: "least wait before a worker sends again", Destination: &o.minRTO, DefaultText: "1ms"},
 		&cli.DurationFlag{Name: "max-rto", Usage: "longest wait before a worker sends again", Destination: &o.maxRTO, DefaultText: "250ms"},
 		&cli.DurationFlag{Name: "silence", Usage: "how long a collective waits without progress before it fails and names who is missing",
@@ -83,13 +89,19 @@ func (o *jobOptions) spec(name string) (*v1.JobSpec, error) {
 		return nil, usagef("job create: --workers is missing: how many ranks does the job have?")
 	}
 	for flag, value := range map[string]uint{"workers": o.workers, "elements": o.elements, "window": o.window, "priority": o.priority,
-		"tor-slots": o.torSlots} {
+		"tor-slots": o.torSlots, "quorum": o.quorum, "max-lag": o.maxLag} {
 		if value > math.MaxUint32 {
 			return nil, usagef("job create: --%s %d is too large", flag, value)
 		}
 	}
 	spec := &v1.JobSpec{Name: name, Workers: uint32(o.workers), Elements: uint32(o.elements), Window: uint32(o.window),
 		Priority: uint32(o.priority), TorSlots: uint32(o.torSlots), FirstCome: o.firstCome}
+	if o.quorum == 0 && (o.after != 0 || o.maxLag != 0) {
+		return nil, usagef("job create: --after and --max-lag are of a job with a quorum: say --quorum too")
+	}
+	if o.quorum != 0 {
+		spec.Quorum = &v1.Quorum{Workers: uint32(o.quorum), MaxLag: uint32(o.maxLag)}
+	}
 	var known bool
 	if spec.Tor, known = map[string]v1.TorUse{"": v1.TorUse_TOR_USE_UNSPECIFIED, "none": v1.TorUse_TOR_USE_NONE,
 		"private": v1.TorUse_TOR_USE_PRIVATE, "shared": v1.TorUse_TOR_USE_SHARED}[o.tor]; !known {
@@ -99,11 +111,15 @@ func (o *jobOptions) spec(name string) (*v1.JobSpec, error) {
 		"multicast": v1.Publication_PUBLICATION_MULTICAST, "unicast": v1.Publication_PUBLICATION_UNICAST}[o.publication]; !known {
 		return nil, usagef("job create: --publication %q is neither multicast nor unicast", o.publication)
 	}
+	after := new(*durationpb.Duration)
+	if spec.Quorum != nil {
+		after = &spec.Quorum.After
+	}
 	for _, d := range []struct {
 		flag  string
 		value time.Duration
 		into  **durationpb.Duration
-	}{{"min-rto", o.minRTO, &spec.MinRto}, {"max-rto", o.maxRTO, &spec.MaxRto}, {"silence", o.silence, &spec.Silence}, {"grace", o.grace, &spec.Grace}} {
+	}{{"after", o.after, after}, {"min-rto", o.minRTO, &spec.MinRto}, {"max-rto", o.maxRTO, &spec.MaxRto}, {"silence", o.silence, &spec.Silence}, {"grace", o.grace, &spec.Grace}} {
 		if d.value < 0 {
 			return nil, usagef("job create: --%s %v is negative", d.flag, d.value)
 		}

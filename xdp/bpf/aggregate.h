@@ -6,6 +6,7 @@
 #include "answer.h"
 #include "counters.h"
 #include "elements.h"
+#include "lateness.h"
 #include "parse.h"
 #include "quorum.h"
 
@@ -23,6 +24,7 @@ struct outcome {
 	__u32 verdict;
 	__u8 flags;  /* the slot's */
 	__u64 have;  /* the slot's bitmap, if it is of this chunk */
+	__u64 age;   /* since the slot was claimed, in jiffies */
 	__u64 words; /* of the elements put into the packet, for the checksum */
 };
 
@@ -203,6 +205,7 @@ static __always_inline struct outcome visit_slot(struct slot *slot, const struct
 		out.words = elements_emit(e, widen(job->bound, slot->addends) & ((__u64)slot->wide - 1));
 	out.verdict = slot->verdict;
 	out.flags = slot->flags;
+	out.age = now - slot->claimed;
 	if (slot->tenant == tenant && slot->seq == seq)
 		out.have = slot->bitmap;
 	bpf_spin_unlock(&slot->lock);
@@ -315,8 +318,24 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 
 	__u32 event = out.verdict & VERDICT_EVENT;
 
+	bool late = event == COUNT_RESULT_RESENT && job->quorum && (bitmap & ~out.have);
+	bool aggregates = member->bits & (member->bits - 1);
+
+	/* A worker's contribution to a chunk; also to one released before, which is the latest there is. A ToR's sum of all says
+	 * of nobody that he was late, and of one that took the place of what was there, some ranks were there. */
+	if (event == COUNT_CLAIMED || event == COUNT_MERGED || late) {
+		__u64 age = (__s64)out.age > 0 ? out.age : 0;
+
+		if (!aggregates && !age)
+			c->member[index].prompt++;
+		else if (!aggregates)
+			note_late(id, member->rank, age);
+		else if (late || bitmap != job->full)
+			note_late_sum(id, late ? bitmap & ~out.have : bitmap, age);
+	}
 	if (out.verdict & VERDICT_RELEASED) {
 		count(c, COUNT_RELEASED);
+		note_without(id, job->full & ~out.have);
 		if (event == COUNT_PENDING || event == COUNT_OVERLAP)
 			event = COUNT_END; /* it was no more than an occasion */
 	}
@@ -332,7 +351,7 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 	bool resend = wire_of(f)->flags & WIRE_RESEND;
 	/* Whose RESEND a ToR made its own, by taking along what it held, is not
 	 * known here: the answer is for all. */
-	bool adopted = resend && (member->bits & (member->bits - 1));
+	bool adopted = resend && aggregates;
 
 	if (out.verdict & VERDICT_EMITTED) {
 		bool to_all = (out.verdict & VERDICT_PUBLISH) || adopted;
@@ -341,7 +360,7 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 			count(c, COUNT_PUBLISHED);
 			if (job->quorum && out.have == job->full)
 				note_full(id, seq, job->window, event != COUNT_RESTORED);
-		} else if (job->quorum && (bitmap & ~out.have)) {
+		} else if (late) {
 			count(c, COUNT_LATE);
 		}
 		if (to_all)

@@ -43,6 +43,7 @@ static __always_inline void reopen(struct slot *slot, const struct job *job, __u
 	slot->bitmap = job->full & ~missing;
 	slot->complete = 0;
 	slot->addends = 0;
+	slot->claimed = bpf_jiffies64(); /* nobody is late */
 }
 
 SEC("xdp")

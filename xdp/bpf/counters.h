@@ -50,7 +50,8 @@ enum counter {
 /* What came from a member, whatever was done with it. */
 struct activity {
 	__u64 packets;
-	__u64 last; /* when, in jiffies */
+	__u64 last;   /* when, in jiffies */
+	__u64 prompt; /* a worker's contributions that came within the jiffy of the slot's claim (lateness.h) */
 };
 
 /* In one value, so that a packet looks up one; and no atomics, since a CPU's are its own. */

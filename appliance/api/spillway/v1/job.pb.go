@@ -448,9 +448,11 @@ func (x *JobSpec) GetLostAfter() *durationpb.Duration {
 type Quorum struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// From 1 to one less than the job's workers.
-	Workers uint32               `protobuf:"varint,1,opt,name=workers,proto3" json:"workers,omitempty"`
-	After   *durationpb.Duration `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
-	// By how many chunks more than a window the slowest worker may be behind before the others wait for it.
+	Workers uint32 `protobuf:"varint,1,opt,name=workers,proto3" json:"workers,omitempty"`
+	// Less than the job's silence; left out: 50 ms.
+	After *durationpb.Duration `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
+	// By how many chunks more than a window the slowest worker may be behind before the others wait for it: the price is slots of the
+	// aggregator and memory of the workers; up to 32,768. 0: six windows, four times the slots of a job that waits for all.
 	MaxLag        uint32 `protobuf:"varint,3,opt,name=max_lag,json=maxLag,proto3" json:"max_lag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
