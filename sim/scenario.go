@@ -301,12 +301,12 @@ func (o Outcome) Equal(p Outcome) bool {
 func (j *Job) worker(job *xdp.Job, n, rank, burst int, silence time.Duration) (*Worker, error) {
 	cfg := engine.Config{
 		Job: job.ID, Generation: job.Generation, Cookie: job.Cookie,
-		Rank: rank, Workers: j.Workers, Elements: j.Elements, Window: j.Window, HomePorts: j.HomePorts,
+		Rank: rank, Workers: j.Workers, Elements: j.Elements, Window: j.Window, Shards: 1,
 		Policy: engine.Policy{Quorum: j.Policy.Quorum, After: int64(j.Policy.After), MaxLag: j.Policy.MaxLag},
 		MinRTO: 1e6, MaxRTO: 50e6, Silence: int64(silence), FirstSeq: j.FirstSeq,
 	}
 	if j.Share != nil {
 		cfg.Priority, cfg.Tor = j.Share.Priority, &j.Share.Region
 	}
-	return NewWorker(workerAddr(n, rank), workerPort, job.Home, burst, cfg)
+	return NewWorker(workerAddr(n, rank), workerPort, job.Home, job.HomePorts, burst, cfg)
 }

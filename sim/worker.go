@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"spillway/wire"
 	"spillway/worker/engine"
 )
 
@@ -12,6 +13,7 @@ type Worker struct {
 	addr       netip.Addr
 	port       uint16
 	home       netip.AddrPort
+	homePorts  uint16
 	engine     *engine.Engine
 	generation uint8
 	// Burst bounds the packets of one Wake, as a full send queue does; the rest
@@ -24,12 +26,12 @@ type Worker struct {
 }
 
 // NewWorker makes an engine at an address.
-func NewWorker(addr netip.Addr, port uint16, home netip.AddrPort, burst int, cfg engine.Config) (*Worker, error) {
+func NewWorker(addr netip.Addr, port uint16, home netip.AddrPort, homePorts uint16, burst int, cfg engine.Config) (*Worker, error) {
 	e, err := engine.New(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &Worker{addr: addr, port: port, home: home, engine: e, generation: cfg.Generation, burst: burst}, nil
+	return &Worker{addr: addr, port: port, home: home, homePorts: homePorts, engine: e, generation: cfg.Generation, burst: burst}, nil
 }
 
 // Addr is the worker's address.
@@ -97,11 +99,11 @@ func (w *Worker) Resume(f *Fabric, now int64, generation uint8, cookie uint32) {
 }
 
 // Packet implements engine.Output.
-func (w *Worker) Packet(homePort uint16, size int) []byte {
+func (w *Worker) Packet(seq uint32, size int) []byte {
 	if len(w.out) >= w.burst {
 		return nil
 	}
-	to := netip.AddrPortFrom(w.home.Addr(), w.home.Port()+homePort)
+	to := netip.AddrPortFrom(w.home.Addr(), w.home.Port()+wire.HomePort(seq, w.homePorts))
 	frame := NewFrame(netip.AddrPortFrom(w.addr, w.port), to, size)
 	w.out = append(w.out, frame)
 	return frame[HeaderBytes:]

@@ -224,7 +224,28 @@ func RingSize(w int) uint32 { return RingSizeWithLag(w, 0) }
 // than a window: the power of two at or above 2w+2+lag.
 func RingSizeWithLag(w, lag int) uint32 { return 1 << bits.Len(uint(2*w+lag+1)) }
 
-// HomePort is the offset from a home's first port that chunk seq is sent to,
-// for a home with a power of two of ports. Runs of 64 chunks share a port, so
-// that segmentation offload can carry a run in one system call.
-func HomePort(seq uint32, ports uint16) uint16 { return uint16(seq>>6) & (ports - 1) }
+// run is how many chunks that follow each other share a home and a port, in
+// bits: 64, so that segmentation offload can carry a run in one system call.
+const run = 6
+
+// Shard is which of n homes chunk seq is sent to: runs of 64 chunks go round.
+func Shard(seq uint32, n int) int { return int(seq >> run % uint32(n)) }
+
+// ShardPort is the offset from the first port of that home, for a home with a
+// power of two of ports: the runs that it gets go round the ports.
+func ShardPort(seq uint32, n int, ports uint16) uint16 {
+	return uint16(seq>>run/uint32(n)) & (ports - 1)
+}
+
+// HomePort is ShardPort where there is one home.
+func HomePort(seq uint32, ports uint16) uint16 { return ShardPort(seq, 1, ports) }
+
+// ShardLag is by how much more than a window a worker that is not late can be
+// behind as one of n homes sees it: its newest packet to that home is from
+// before the runs of the others. A job with a quorum adds it to its lag.
+func ShardLag(n int) int {
+	if n <= 1 {
+		return 0
+	}
+	return n << run
+}

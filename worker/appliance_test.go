@@ -141,12 +141,17 @@ func said(p Params) *v1.Parameters {
 	s := &v1.Parameters{
 		JobId: uint32(p.Job), Generation: uint32(p.Generation), Cookie: p.Cookie, Rank: uint32(p.Rank), Workers: uint32(p.Workers),
 		Elements: uint32(p.Elements), Window: uint32(p.Window), Priority: uint32(p.Priority),
-		Homes:      []*v1.Home{{Address: p.Home.Addr().String(), Port: uint32(p.Home.Port()), Ports: uint32(max(p.HomePorts, 1))}},
 		WorkerPort: uint32(p.WorkerPort), Address: p.Addr.String(),
 		MinRto: durationpb.New(p.MinRTO), MaxRto: durationpb.New(p.MaxRTO), Silence: durationpb.New(p.Silence),
 	}
 	if p.Group.IsValid() {
 		s.Group = p.Group.String()
+	}
+	for _, h := range p.Homes {
+		s.Homes = append(s.Homes, &v1.Home{Address: h.Addr.Addr().String(), Port: uint32(h.Addr.Port()), Ports: uint32(max(h.Ports, 1))})
+	}
+	if q := p.Policy; q != (Policy{}) {
+		s.Quorum = &v1.Quorum{Workers: uint32(q.Quorum), After: durationpb.New(q.After), MaxLag: uint32(q.MaxLag)}
 	}
 	if r := p.Tor; r != nil {
 		s.Tor = &v1.Region{Base: uint32(r.Base), Slots: uint32(r.Slots), Period: r.Period, Offset: uint32(r.Offset)}

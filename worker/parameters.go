@@ -51,13 +51,21 @@ func paramsOf(said *v1.Parameters, rank int) (Params, error) {
 			Offset: uint16(r.number("tor offset", region.GetOffset(), math.MaxUint16)),
 		}
 	}
-	if homes := said.GetHomes(); len(homes) != 1 {
-		r.wrong("%d homes: this library knows jobs with one", len(homes))
-	} else {
-		p.Home = netip.AddrPortFrom(r.address("home", homes[0].GetAddress()), uint16(r.number("home port", homes[0].GetPort(), math.MaxUint16)))
-		p.HomePorts = uint16(r.number("home ports", homes[0].GetPorts(), math.MaxUint16))
-		if p.HomePorts == 0 {
-			r.wrong("the home has no ports")
+	for _, h := range said.GetHomes() {
+		home := Home{
+			Addr:  netip.AddrPortFrom(r.address("home", h.GetAddress()), uint16(r.number("home port", h.GetPort(), math.MaxUint16))),
+			Ports: uint16(r.number("home ports", h.GetPorts(), math.MaxUint16)),
+		}
+		if home.Ports == 0 {
+			r.wrong("a home has no ports")
+		}
+		p.Homes = append(p.Homes, home)
+	}
+	if quorum := said.GetQuorum(); quorum != nil {
+		p.Policy = Policy{
+			Quorum: int(r.number("quorum", quorum.GetWorkers(), math.MaxUint16)),
+			After:  r.duration("time before a release", quorum.GetAfter(), maxSilence),
+			MaxLag: int(r.number("greatest lag", quorum.GetMaxLag(), math.MaxUint16)),
 		}
 	}
 	err := errors.Join(r.errs...)

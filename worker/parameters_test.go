@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"math"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,9 +22,10 @@ var noCertificates = &tls.Config{MinVersion: tls.VersionTLS13}
 func complete() Params {
 	return Params{
 		Job: 65535, Generation: 7, Cookie: math.MaxUint32, Rank: 3, Workers: 64, Elements: 832, Window: 255, Priority: 127,
-		Tor:  &TorRegion{Base: 512, Slots: 256, Period: 256, Offset: 16},
-		Home: netip.MustParseAddrPort("10.77.0.254:9696"), HomePorts: 64, Group: netip.MustParseAddr("239.77.0.9"), WorkerPort: 9809,
+		Tor:   &TorRegion{Base: 512, Slots: 256, Period: 256, Offset: 16},
+		Homes: []Home{{Addr: netip.MustParseAddrPort("10.77.0.254:9696"), Ports: 64}}, Group: netip.MustParseAddr("239.77.0.9"), WorkerPort: 9809,
 		Addr: netip.MustParseAddr("10.77.0.4"), MinRTO: time.Millisecond, MaxRTO: time.Second, Silence: time.Minute,
+		Policy: Policy{Quorum: 60, After: 20 * time.Millisecond, MaxLag: 100},
 	}
 }
 
@@ -39,11 +41,17 @@ func TestParametersAsTheyAreSaid(t *testing.T) {
 	if got, err := paramsOf(long, 3); err != nil || got.Generation != 7 {
 		t.Errorf("generation %d, %v", got.Generation, err)
 	}
+	// Several homes, of which one may be there twice.
+	want.Tor = nil
+	want.Homes = append(want.Homes, Home{Addr: netip.MustParseAddrPort("10.77.0.253:9728"), Ports: 32}, want.Homes[0])
+	if got, err := paramsOf(said(want), 3); err != nil || !slices.Equal(got.Homes, want.Homes) {
+		t.Errorf("%v\n%+v\n%+v", err, got, want)
+	}
 	// What may be left out.
 	short := said(want)
-	short.Tor, short.Group, short.MinRto, short.MaxRto, short.Silence, short.Priority = nil, "", nil, nil, nil, 0
+	short.Quorum, short.Tor, short.Group, short.MinRto, short.MaxRto, short.Silence, short.Priority = nil, nil, "", nil, nil, nil, 0
 	got, err = paramsOf(short, 3)
-	if err != nil || got.Tor != nil || got.Group.IsValid() || got.withDefaults().Silence != DefaultSilence {
+	if err != nil || got.Tor != nil || got.Policy != (Policy{}) || got.Group.IsValid() || got.withDefaults().Silence != DefaultSilence {
 		t.Errorf("%v, %+v", err, got)
 	}
 }
@@ -59,7 +67,13 @@ func TestParametersThatCannotBe(t *testing.T) {
 		"tor base 65536":       func(p *v1.Parameters) { p.Tor.Base = 65536 },
 		"tor slots 3":          func(p *v1.Parameters) { p.Tor.Slots = 3 },
 		"0 homes":              func(p *v1.Parameters) { p.Homes = nil },
-		"2 homes":              func(p *v1.Parameters) { p.Homes = append(p.Homes, p.Homes[0]) },
+		"has one home, not 2":  func(p *v1.Parameters) { p.Homes = append(p.Homes, p.Homes[0]) },
+		"65 homes":             func(p *v1.Parameters) { p.Tor, p.Homes = nil, slices.Repeat(p.Homes, 65) },
+		"quorum 65536 is":      func(p *v1.Parameters) { p.Quorum.Workers = 65536 },
+		"quorum 65 is":         func(p *v1.Parameters) { p.Quorum.Workers = 65 },
+		"a lag of 32769":       func(p *v1.Parameters) { p.Quorum.MaxLag = 32769 },
+		"before a release 25h": func(p *v1.Parameters) { p.Quorum.After = durationpb.New(25 * time.Hour) },
+		"the time is not abov": func(p *v1.Parameters) { p.Quorum.After = nil },
 		"home: ParseAddr":      func(p *v1.Parameters) { p.Homes[0].Address = "home" },
 		"home port 65537":      func(p *v1.Parameters) { p.Homes[0].Port = 65537 },
 		"has no ports":         func(p *v1.Parameters) { p.Homes[0].Ports = 0 },
@@ -67,7 +81,7 @@ func TestParametersThatCannotBe(t *testing.T) {
 		"group 10.0.0.1":       func(p *v1.Parameters) { p.Group = "10.0.0.1" },
 		"worker port is 0":     func(p *v1.Parameters) { p.WorkerPort = 0 },
 		"own address: Parse":   func(p *v1.Parameters) { p.Address = "" },
-		"is the home's":        func(p *v1.Parameters) { p.Address = "10.77.0.254" },
+		"is that of a home":    func(p *v1.Parameters) { p.Address = "10.77.0.254" },
 		"retransmission timeo": func(p *v1.Parameters) { p.MaxRto = durationpb.New(-1) },
 		"silence 25h0m0s":      func(p *v1.Parameters) { p.Silence = durationpb.New(25 * time.Hour) },
 		"silence 2562047h":     func(p *v1.Parameters) { p.Silence = &durationpb.Duration{Seconds: math.MaxInt64} },

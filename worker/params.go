@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"spillway/worker/engine"
@@ -28,14 +29,13 @@ type Params struct {
 	// Priority is the urgency of the job's chunks in the ToR, 1 to 127 if Tor is set; Tor is the job's share of the ToR's slots, if it has one.
 	Priority uint8
 	Tor      *TorRegion
-	// Home is the aggregator's address and first port; HomePorts the number of its ports, a power of two (0 is 1).
-	Home      netip.AddrPort
-	HomePorts uint16
-	// Group is the job's multicast group; without one the home sends to each worker.
+	// Homes are the aggregators, one for each shard of the job's chunks in order; the same one can be there several times.
+	Homes []Home
+	// Group is the job's multicast group; without one the homes send to each worker.
 	Group netip.Addr
 	// WorkerPort is the UDP port of every worker of the job.
 	WorkerPort uint16
-	// Addr is this worker's own address; without one it is that of the interface that leads to the home.
+	// Addr is this worker's own address; without one it is that of the interface that leads to the first home.
 	Addr netip.Addr
 	// MinRTO and MaxRTO bound the retransmission timer, Silence is how long a collective waits without any progress before it
 	// fails. Zero values are DefaultMinRTO, DefaultMaxRTO and DefaultSilence.
@@ -43,6 +43,10 @@ type Params struct {
 	MaxRTO  time.Duration
 	Silence time.Duration
 }
+
+// Home is an aggregator's address and first port, and the number of its ports, a power of two (0 is 1): chunk seq is sent to home (seq / 64) mod n of n, and
+// there to port (seq / 64 / n) mod Ports from the first.
+type Home = transport.Home
 
 // TorRegion is the part of the ToR's slots that a job was given.
 type TorRegion = engine.TorRegion
@@ -56,8 +60,9 @@ const (
 
 // withDefaults fills in what may be left out.
 func (p Params) withDefaults() Params {
-	if p.HomePorts == 0 {
-		p.HomePorts = 1
+	p.Homes = slices.Clone(p.Homes)
+	for i := range p.Homes {
+		p.Homes[i].Ports = max(p.Homes[i].Ports, 1)
 	}
 	for _, d := range []struct {
 		value    *time.Duration
@@ -74,10 +79,12 @@ func (p Params) withDefaults() Params {
 func (p Params) Validate() error {
 	p = p.withDefaults()
 	var errs []error
-	if !p.Home.IsValid() || !p.Home.Addr().Is4() || p.Home.Addr().IsMulticast() || p.Home.Addr().IsUnspecified() || p.Home.Port() == 0 {
-		errs = append(errs, fmt.Errorf("home %q is not an IPv4 address and port", p.Home))
-	} else if int(p.Home.Port())+int(p.HomePorts)-1 > 65535 {
-		errs = append(errs, fmt.Errorf("home ports %d from %d are beyond 65535", p.HomePorts, p.Home.Port()))
+	for _, h := range p.Homes {
+		if err := h.Validate(); err != nil {
+			errs = append(errs, err)
+		} else if p.Addr == h.Addr.Addr() {
+			errs = append(errs, fmt.Errorf("own address %s is that of a home: a host drops multicast that comes from itself", p.Addr))
+		}
 	}
 	if p.Group.IsValid() && (!p.Group.Is4() || !p.Group.IsMulticast()) {
 		errs = append(errs, fmt.Errorf("group %s is not an IPv4 multicast address", p.Group))
@@ -87,9 +94,6 @@ func (p Params) Validate() error {
 	}
 	if p.Addr.IsValid() && (!p.Addr.Is4() || p.Addr.IsMulticast() || p.Addr.IsUnspecified()) {
 		errs = append(errs, fmt.Errorf("own address %s is not an IPv4 unicast address", p.Addr))
-	}
-	if p.Addr.IsValid() && p.Addr == p.Home.Addr() {
-		errs = append(errs, fmt.Errorf("own address %s is the home's: a host drops multicast that comes from itself", p.Addr))
 	}
 	cfg := p.engine()
 	if err := cfg.Validate(); err != nil {
@@ -104,13 +108,13 @@ func (p Params) Validate() error {
 func (p Params) engine() engine.Config {
 	return engine.Config{
 		Job: p.Job, Generation: p.Generation, Cookie: p.Cookie, Rank: p.Rank, Workers: p.Workers, Elements: p.Elements, Window: p.Window,
-		Policy: p.Policy.engine(), Priority: p.Priority, Tor: p.Tor, HomePorts: p.HomePorts, MinRTO: int64(p.MinRTO), MaxRTO: int64(p.MaxRTO), Silence: int64(p.Silence),
+		Policy: p.Policy.engine(), Priority: p.Priority, Tor: p.Tor, Shards: len(p.Homes), MinRTO: int64(p.MinRTO), MaxRTO: int64(p.MaxRTO), Silence: int64(p.Silence),
 	}
 }
 
 func (p Params) transport() transport.Config {
 	return transport.Config{
-		Home: p.Home, HomePorts: p.HomePorts, Group: p.Group, Addr: p.Addr, WorkerPort: p.WorkerPort, Elements: p.Elements, Window: p.Window,
+		Homes: p.Homes, Group: p.Group, Addr: p.Addr, WorkerPort: p.WorkerPort, Elements: p.Elements, Window: p.Window,
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"spillway/wire"
 )
 
 // run is the worker's goroutine: it alone touches the engine and the sockets. It ends when the worker is closed, or when the sockets
@@ -118,7 +120,7 @@ func (w *Worker) annotate(err error) {
 			missing.Gone = w.session.absence.of(missing.Ranks)
 		}
 	case errors.As(err, &silent) && silent.Since.IsZero():
-		silent.Since, silent.Home = time.Now().Add(-silent.For), w.params.Home
+		silent.Since, silent.Home = time.Now().Add(-silent.For), w.params.Homes[wire.Shard(silent.Seq, len(w.params.Homes))].Addr
 	}
 }
 

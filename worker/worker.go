@@ -58,7 +58,7 @@ func open(params Params, o options, s *session) (w *Worker, err error) {
 	}
 	params = params.withDefaults()
 	if !params.Addr.IsValid() {
-		if params.Addr, err = addressTowards(params.Home); err != nil {
+		if params.Addr, err = addressTowards(params.Homes[0].Addr); err != nil {
 			return nil, err
 		}
 		if err := params.Validate(); err != nil {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -74,7 +75,7 @@ func newQuorumLoopback(t *testing.T, workers int, loss float64, policy Policy) *
 	}
 	at := conn.LocalAddr().(*net.UDPAddr).AddrPort()
 	l := &loopback{conn: conn, done: make(chan struct{}), params: Params{Job: 5, Generation: 2, Cookie: 99, Workers: workers, Elements: 64,
-		Window: 64, Home: at, WorkerPort: at.Port(), Silence: 20 * time.Second, Policy: policy}}
+		Window: 64, Homes: []Home{{Addr: at, Ports: 1}}, WorkerPort: at.Port(), Silence: 20 * time.Second, Policy: policy}}
 	group := netip.MustParseAddr("239.77.0.5")
 	job := xdp.Job{ID: 5, Generation: 2, Cookie: 99, Elements: 64, Window: 64, Workers: workers,
 		Home: netip.AddrPortFrom(at.Addr(), wire.BasePort), HomePorts: 1, Group: group, WorkerPort: at.Port(),
@@ -284,7 +285,7 @@ func TestSilentHome(t *testing.T) {
 	l := newLoopback(t, 2, 1)
 	l.params.Silence = 200 * time.Millisecond
 	var silent *HomeSilentError
-	if err := l.join(t, 1)[0].AllReduce(t.Context(), make([]float32, 100)); !errors.As(err, &silent) || silent.Home != l.params.Home || !errors.Is(err, ErrBroken) {
+	if err := l.join(t, 1)[0].AllReduce(t.Context(), make([]float32, 100)); !errors.As(err, &silent) || silent.Home != l.params.Homes[0].Addr || !errors.Is(err, ErrBroken) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -368,7 +369,7 @@ func openFiles(t *testing.T) int {
 }
 
 func TestValidateNamesWhatIsWrong(t *testing.T) {
-	good := Params{Workers: 2, Elements: 32, Window: 1, Home: netip.MustParseAddrPort("10.0.0.1:9700"), WorkerPort: 9800}
+	good := Params{Workers: 2, Elements: 32, Window: 1, Homes: []Home{{Addr: netip.MustParseAddrPort("10.0.0.1:9700")}}, WorkerPort: 9800}
 	if err := good.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -378,13 +379,14 @@ func TestValidateNamesWhatIsWrong(t *testing.T) {
 		"elements 33":       func(p *Params) { p.Elements = 33 },
 		"elements 864":      func(p *Params) { p.Elements = 864 },
 		"window 0":          func(p *Params) { p.Window = 0 },
-		"home ports 3":      func(p *Params) { p.HomePorts = 3 },
-		"beyond 65535":      func(p *Params) { p.Home, p.HomePorts = netip.MustParseAddrPort("10.0.0.1:65535"), 2 },
-		"IPv4 address and":  func(p *Params) { p.Home = netip.MustParseAddrPort("[::1]:9700") },
+		"home ports 3":      func(p *Params) { p.Homes[0].Ports = 3 },
+		"beyond 65535":      func(p *Params) { p.Homes[0] = Home{Addr: netip.MustParseAddrPort("10.0.0.1:65535"), Ports: 2} },
+		"IPv4 address and":  func(p *Params) { p.Homes[0].Addr = netip.MustParseAddrPort("[::1]:9700") },
 		"group 10.0.0.9":    func(p *Params) { p.Group = netip.MustParseAddr("10.0.0.9") },
 		"worker port":       func(p *Params) { p.WorkerPort = 0 },
 		"own address fe80:": func(p *Params) { p.Addr = netip.MustParseAddr("fe80::1") },
-		"is the home's":     func(p *Params) { p.Addr = p.Home.Addr() },
+		"0 homes are not":   func(p *Params) { p.Homes = nil },
+		"is that of a home": func(p *Params) { p.Addr = p.Homes[0].Addr.Addr() },
 		"silence":           func(p *Params) { p.Silence = -1 },
 		"priority 0 of a":   func(p *Params) { p.Tor = &TorRegion{Slots: 4, Period: 4} },
 		"priority 128 of a": func(p *Params) { p.Tor, p.Priority = &TorRegion{Slots: 4, Period: 4}, 128 },
@@ -396,6 +398,7 @@ func TestValidateNamesWhatIsWrong(t *testing.T) {
 		"retransmission":    func(p *Params) { p.MinRTO, p.MaxRTO = 5, 4 },
 	} {
 		p := good
+		p.Homes = slices.Clone(good.Homes)
 		change(&p)
 		if err := p.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)

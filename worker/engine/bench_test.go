@@ -21,7 +21,7 @@ func newMirror(window, elements int) *mirror {
 	return m
 }
 
-func (m *mirror) Packet(_ uint16, size int) []byte {
+func (m *mirror) Packet(_ uint32, size int) []byte {
 	if m.used == len(m.buffers) {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (m *mirror) reduce(t testing.TB, e *Engine, now *int64, c *Collective) (pac
 }
 
 func newSingle(t testing.TB, elements, window int) *Engine {
-	e, err := New(Config{Workers: 1, Elements: elements, Window: window, HomePorts: 4, MinRTO: 1e6, MaxRTO: 250e6, Silence: 30e9})
+	e, err := New(Config{Workers: 1, Elements: elements, Window: window, Shards: 1, MinRTO: 1e6, MaxRTO: 250e6, Silence: 30e9})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,9 @@ import (
 // MaxWindow bounds W. With the largest chunks, 2W+2 results of this window take 220 MB.
 const MaxWindow = 1 << 15
 
+// MaxShards bounds the homes of a job: runs of 64 chunks go round them, and a window has few such runs.
+const MaxShards = 64
+
 // maxPriority bounds the priority of chunks for the ToR, which keeps urgencies in 31 bits.
 const maxPriority = 127
 
@@ -27,8 +30,8 @@ type Config struct {
 	Tor *TorRegion
 	// Policy is what the job does about stragglers; the zero Policy waits for them.
 	Policy Policy
-	// HomePorts is P, a power of two.
-	HomePorts uint16
+	// Shards is how many homes there are: that of chunk seq is number wire.Shard(seq, Shards). More than one needs a job without a Tor.
+	Shards int
 	// MinRTO and MaxRTO bound the retransmission timer; Silence is how long a collective may go without a new RESULT. Nanoseconds.
 	MinRTO, MaxRTO, Silence int64
 	// FirstSeq is the seq of the first chunk: 0 except in tests of the wrap.
@@ -49,14 +52,16 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("elements %d is not a multiple of %d between %d and %d", c.Elements, wire.ElementStep, wire.MinElements, wire.MaxElements)
 	case c.Window < 1 || c.Window > MaxWindow:
 		return fmt.Errorf("window %d is not between 1 and %d", c.Window, MaxWindow)
-	case c.HomePorts == 0 || c.HomePorts&(c.HomePorts-1) != 0:
-		return fmt.Errorf("home ports %d is not a power of two", c.HomePorts)
+	case c.Shards < 1 || c.Shards > MaxShards:
+		return fmt.Errorf("%d homes are not between 1 and %d", c.Shards, MaxShards)
 	case c.MinRTO <= 0 || c.MaxRTO < c.MinRTO:
 		return fmt.Errorf("retransmission timeouts %d ns to %d ns are not a range above zero", c.MinRTO, c.MaxRTO)
 	case c.Silence <= 0:
 		return fmt.Errorf("silence of %d ns is not above zero", c.Silence)
 	case c.Tor == nil:
 		return nil
+	case c.Shards > 1:
+		return fmt.Errorf("a job with a tor region has one home, not %d", c.Shards)
 	case c.Priority < 1 || c.Priority > maxPriority:
 		return fmt.Errorf("priority %d of a job with a tor region is not between 1 and %d", c.Priority, maxPriority)
 	}

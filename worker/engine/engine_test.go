@@ -19,7 +19,7 @@ const (
 
 // testConfig is rank 1 of 3; its seqs wrap after 5 chunks.
 func testConfig() Config {
-	return Config{Job: 7, Generation: 3, Cookie: 0xfeedface, Rank: 1, Workers: 3, Elements: 32, Window: 8, HomePorts: 4,
+	return Config{Job: 7, Generation: 3, Cookie: 0xfeedface, Rank: 1, Workers: 3, Elements: 32, Window: 8, Shards: 1,
 		MinRTO: ms, MaxRTO: 50 * ms, Silence: 10 * s, FirstSeq: math.MaxUint32 - 4}
 }
 
@@ -34,7 +34,7 @@ type script struct {
 
 type sentPacket struct {
 	wire.Header
-	port  uint16
+	seq   uint32 // that it was put out for
 	bytes []byte
 }
 
@@ -50,13 +50,13 @@ func newScript(t *testing.T, change func(*Config)) *script {
 	return &script{t: t, engine: e, room: -1}
 }
 
-func (x *script) Packet(port uint16, size int) []byte {
+func (x *script) Packet(seq uint32, size int) []byte {
 	if x.room == 0 {
 		return nil
 	}
 	x.room--
 	b := make([]byte, size)
-	x.sent = append(x.sent, sentPacket{port: port, bytes: b})
+	x.sent = append(x.sent, sentPacket{seq: seq, bytes: b})
 	return b
 }
 
@@ -78,8 +78,8 @@ func (x *script) poll(now int64) []sentPacket {
 		if _, err := p.Decode(p.bytes); err != nil {
 			x.t.Fatalf("sent a bad packet: %v", err)
 		}
-		if p.Job != 7 || p.Generation != 3 || p.Cookie != 0xfeedface || p.Type != wire.Result && p.Bitmap != 2 || p.port != wire.HomePort(p.Seq, 4) {
-			x.t.Fatalf("sent %+v to port %d", p.Header, p.port)
+		if p.Job != 7 || p.Generation != 3 || p.Cookie != 0xfeedface || p.Type != wire.Result && p.Bitmap != 2 || p.seq != p.Seq {
+			x.t.Fatalf("sent %+v for chunk %d", p.Header, p.seq)
 		}
 	}
 	return x.sent
@@ -344,7 +344,7 @@ func TestBadArguments(t *testing.T) {
 	}
 	for _, change := range []func(*Config){
 		func(c *Config) { c.Workers = 0 }, func(c *Config) { c.Rank = 3 }, func(c *Config) { c.Elements = 0 }, func(c *Config) { c.Window = MaxWindow + 1 },
-		func(c *Config) { c.HomePorts = 0 }, func(c *Config) { c.MinRTO = 0 }, func(c *Config) { c.Silence = 0 },
+		func(c *Config) { c.Shards = 0 }, func(c *Config) { c.MinRTO = 0 }, func(c *Config) { c.Silence = 0 },
 	} {
 		cfg := testConfig()
 		change(&cfg)

@@ -8,9 +8,9 @@ import (
 
 // Output takes the packets of an engine.
 type Output interface {
-	// Packet is a buffer of exactly size bytes for one UDP payload to the home's port at the given offset from its first; nil means
-	// that no more fit now. The engine writes the whole packet before it asks for another.
-	Packet(homePort uint16, size int) []byte
+	// Packet is a buffer of exactly size bytes for one UDP payload to the home of chunk seq; nil means that no more fit now. The engine writes
+	// the whole packet before it asks for another.
+	Packet(seq uint32, size int) []byte
 }
 
 // Never is the wake of an engine that only a Submit or a packet can give something to do.
@@ -225,7 +225,7 @@ func (e *Engine) sendProbe(now int64, position uint64, ch *chunk, out Output) bo
 
 // packet gets a buffer for a packet of a seq, nil if the output is full.
 func (e *Engine) packet(seq uint32, size int, out Output) []byte {
-	b := out.Packet(wire.HomePort(seq, e.cfg.HomePorts), size)
+	b := out.Packet(seq, size)
 	if b != nil {
 		e.stats.PacketsSent++
 		e.stats.BytesSent += uint64(size)

@@ -37,7 +37,7 @@ func (c *Config) ring() uint32 {
 	if !c.releases() {
 		return wire.RingSize(c.Window)
 	}
-	return wire.RingSizeWithLag(c.Window, c.Policy.MaxLag)
+	return wire.RingSizeWithLag(c.Window, c.Policy.MaxLag+wire.ShardLag(c.Shards))
 }
 
 // patrol bounds the time between two questions about the oldest chunk: the home releases a chunk only when it is asked about.

@@ -284,7 +284,7 @@ func TestUnusedPathIsForgotten(t *testing.T) {
 }
 
 func TestNothingAllocatesOnTheWayThroughTheToR(t *testing.T) {
-	cfg := Config{Workers: 2, Elements: 64, Window: 128, HomePorts: 4, MinRTO: 1e6, MaxRTO: 250e6, Silence: 30e9, Priority: 1, Tor: &TorRegion{Slots: 64, Period: 128}}
+	cfg := Config{Workers: 2, Elements: 64, Window: 128, Shards: 1, MinRTO: 1e6, MaxRTO: 250e6, Silence: 30e9, Priority: 1, Tor: &TorRegion{Slots: 64, Period: 128}}
 	e, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -13,11 +13,10 @@ import (
 	"spillway/wire"
 )
 
-// Config says where a worker is and where its home.
+// Config says where a worker is and where its homes.
 type Config struct {
-	// Home is the home's address and first port, HomePorts the number of ports from there.
-	Home      netip.AddrPort
-	HomePorts uint16
+	// Homes are the homes of the job, one for each shard: chunk seq is sent to that of wire.Shard.
+	Homes []Home
 	// Group is the job's multicast group, the zero Addr in a unicast job.
 	Group netip.Addr
 	// Addr is the worker's own address and WorkerPort its port, at which the group is received too.
@@ -36,7 +35,7 @@ type Stats struct {
 	ReceiveCalls uint64 `json:"receive_calls"` // system calls that received
 	SendBlocked  uint64 `json:"send_blocked"`  // times the socket's queue was full
 	SendDropped  uint64 `json:"send_dropped"`  // packets that the kernel refused; they count as lost
-	Strangers    uint64 `json:"strangers"`     // packets received from another address than the home's
+	Strangers    uint64 `json:"strangers"`     // packets received from another address than the homes'
 	CEMarks      uint64 `json:"ce_marks"`      // packets that arrived with a congestion mark
 	GSO          bool   `json:"gso"`
 	GRO          bool   `json:"gro"`
@@ -45,6 +44,7 @@ type Stats struct {
 // Conn is a worker's end of the network. Only Wake may be called from another goroutine than the owner's.
 type Conn struct {
 	cfg     Config
+	homes   []home
 	unicast int // file descriptors
 	group   int // -1 in a unicast job
 	event   int
@@ -59,17 +59,21 @@ const ectZero = 0x02
 
 // Open makes the sockets, in the network namespace of the calling thread. Errors are those of the system calls, with what was tried.
 func Open(cfg Config) (*Conn, error) {
-	if !cfg.Addr.Is4() || !cfg.Home.Addr().Is4() || cfg.Group.IsValid() && !(cfg.Group.Is4() && cfg.Group.IsMulticast()) {
-		return nil, fmt.Errorf("addresses %s (own), %s (home), %s (group) are not IPv4, IPv4 and IPv4 multicast or none", cfg.Addr, cfg.Home, cfg.Group)
+	if !cfg.Addr.Is4() || cfg.Group.IsValid() && !(cfg.Group.Is4() && cfg.Group.IsMulticast()) {
+		return nil, fmt.Errorf("addresses %s (own) and %s (group) are not IPv4, and IPv4 multicast or none", cfg.Addr, cfg.Group)
+	}
+	homes, err := homesOf(cfg.Homes)
+	if err != nil {
+		return nil, err
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Conn{cfg: cfg, unicast: -1, group: -1, event: -1}
+	c := &Conn{cfg: cfg, homes: homes, unicast: -1, group: -1, event: -1}
 	if err := c.open(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	c.send.init(cfg, c.stats.GSO)
+	c.send.init(c.stats.GSO)
 	c.receive.init()
 	c.polled = [3]unix.PollFd{{Fd: int32(c.event), Events: unix.POLLIN}, {Fd: int32(c.unicast)}, {Fd: int32(c.group), Events: unix.POLLIN}}
 	return c, nil

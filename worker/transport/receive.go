@@ -40,7 +40,7 @@ func (r *receiver) init() {
 	}
 }
 
-// Receiver takes the payload of one packet from the home, which is valid during the call, and whether it had a congestion mark.
+// Receiver takes the payload of one packet from a home, which is valid during the call, and whether it had a congestion mark.
 type Receiver interface {
 	Receive(payload []byte, ce bool)
 }
@@ -74,7 +74,7 @@ func (c *Conn) receiveBatch(fd int, to Receiver) (n int, err error) {
 	case unix.EAGAIN, unix.EINTR:
 		return 0, nil
 	default:
-		return 0, fmt.Errorf("receive from the home: %w", err)
+		return 0, fmt.Errorf("receive from the homes: %w", err)
 	}
 	for i := range n {
 		c.deliver(i, to)
@@ -94,8 +94,7 @@ func (c *Conn) deliver(i int, to Receiver) {
 	if segment > 0 {
 		packets = uint64((size + segment - 1) / segment)
 	}
-	from := &r.addresses[i]
-	if from.Addr != c.send.addresses[0].Addr || getPort(from)-c.send.firstPort >= c.cfg.HomePorts || r.headers[i].header.Flags&unix.MSG_TRUNC != 0 {
+	if !c.fromHome(&r.addresses[i]) || r.headers[i].header.Flags&unix.MSG_TRUNC != 0 {
 		c.stats.Strangers += packets
 		return
 	}

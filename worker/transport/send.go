@@ -18,11 +18,12 @@ const (
 // segmentSpace is the room for one UDP_SEGMENT control message.
 var segmentSpace = unix.CmsgSpace(2)
 
-// message is a run of packets that the kernel takes as one: to the same port, of the same size but for a shorter last one.
+// message is a run of packets that the kernel takes as one: to the same address and port, of the same size but for a shorter last one.
 type message struct {
 	offset, size int // in the buffer
 	segment      int // bytes of each packet but the last
 	packets      int
+	addr         [4]byte
 	port         uint16
 }
 
@@ -33,7 +34,6 @@ type sender struct {
 	messages []message
 	sent     int // messages of these
 
-	firstPort uint16
 	headers   [sendBatch]mmsghdr
 	vectors   [sendBatch]unix.Iovec
 	addresses [sendBatch]unix.RawSockaddrInet4
@@ -41,14 +41,14 @@ type sender struct {
 	segment   bool // runs are allowed
 }
 
-func (s *sender) init(cfg Config, segment bool) {
+func (s *sender) init(segment bool) {
 	s.buffer = make([]byte, sendBuffer)
 	s.messages = make([]message, 0, sendMessages)
 	s.controls = make([]byte, sendBatch*segmentSpace)
-	s.firstPort, s.segment = cfg.Home.Port(), segment
+	s.segment = segment
 	for i := range s.headers {
 		a, h := &s.addresses[i], &s.headers[i].header
-		a.Family, a.Addr = unix.AF_INET, cfg.Home.Addr().As4()
+		a.Family = unix.AF_INET
 		h.Name, h.Namelen = (*byte)(unsafe.Pointer(a)), unix.SizeofSockaddrInet4
 		h.Iov = &s.vectors[i]
 		h.SetIovlen(1)
@@ -58,16 +58,15 @@ func (s *sender) init(cfg Config, segment bool) {
 	}
 }
 
-// Packet is a buffer for a packet to the home's port at an offset from its first, nil when Flush must come first. It makes a
-// Conn the output of an engine.
-func (c *Conn) Packet(homePort uint16, size int) []byte {
+// Packet is a buffer for a packet of a chunk to its home, nil when Flush must come first. It makes a Conn the output of an engine.
+func (c *Conn) Packet(seq uint32, size int) []byte {
 	s := &c.send
 	if s.used+size > len(s.buffer) {
 		return nil
 	}
-	port := s.firstPort + homePort
+	addr, port := c.towards(seq)
 	last := len(s.messages) - 1
-	if last >= 0 && s.segment && s.messages[last].takes(port, size) {
+	if last >= 0 && s.segment && s.messages[last].takes(addr, port, size) {
 		m := &s.messages[last]
 		m.size += size
 		m.packets++
@@ -75,7 +74,7 @@ func (c *Conn) Packet(homePort uint16, size int) []byte {
 		if len(s.messages) >= sendMessages {
 			return nil
 		}
-		s.messages = append(s.messages, message{offset: s.used, size: size, segment: size, packets: 1, port: port})
+		s.messages = append(s.messages, message{offset: s.used, size: size, segment: size, packets: 1, addr: addr, port: port})
 	}
 	b := s.buffer[s.used : s.used+size : s.used+size]
 	s.used += size
@@ -83,8 +82,8 @@ func (c *Conn) Packet(homePort uint16, size int) []byte {
 }
 
 // takes reports whether a packet may join the run: it is no longer than the others, and none of those is short.
-func (m *message) takes(port uint16, size int) bool {
-	return m.port == port && size <= m.segment && m.size == m.packets*m.segment && m.packets < maxSegments && m.size+size <= maxDatagram
+func (m *message) takes(addr [4]byte, port uint16, size int) bool {
+	return m.port == port && m.addr == addr && size <= m.segment && m.size == m.packets*m.segment && m.packets < maxSegments && m.size+size <= maxDatagram
 }
 
 // Flush sends what was written, and reports whether the socket's queue is full: then the rest is kept, and Flush is to be called
@@ -108,9 +107,12 @@ func (c *Conn) Flush() (blocked bool, err error) {
 			}
 		}
 	}
-	s.messages, s.sent, s.used = s.messages[:0], 0, 0
+	s.discard()
 	return false, nil
 }
+
+// discard forgets what was written, sent or not.
+func (s *sender) discard() { s.messages, s.sent, s.used = s.messages[:0], 0, 0 }
 
 // prepare points the headers at the next messages.
 func (s *sender) prepare() []mmsghdr {
@@ -120,6 +122,7 @@ func (s *sender) prepare() []mmsghdr {
 	}
 	for i := range pending {
 		m, h := &pending[i], &s.headers[i].header
+		s.addresses[i].Addr = m.addr
 		putPort(&s.addresses[i], m.port)
 		s.vectors[i].Base = &s.buffer[m.offset]
 		s.vectors[i].SetLen(m.size)
@@ -167,7 +170,7 @@ func (s *sender) split() {
 	for _, m := range s.messages[s.sent:] {
 		for offset := m.offset; offset < m.offset+m.size; offset += m.segment {
 			size := min(m.segment, m.offset+m.size-offset)
-			single = append(single, message{offset: offset, size: size, segment: size, packets: 1, port: m.port})
+			single = append(single, message{offset: offset, size: size, segment: size, packets: 1, addr: m.addr, port: m.port})
 		}
 	}
 	s.messages, s.sent = single, 0

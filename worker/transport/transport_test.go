@@ -19,7 +19,7 @@ func pair(t *testing.T, change func(*Config)) (*Conn, *net.UDPConn) {
 		t.Fatal(err)
 	}
 	at := home.LocalAddr().(*net.UDPAddr).AddrPort()
-	cfg := Config{Home: at, HomePorts: 1, Addr: netip.AddrFrom4([4]byte{127, 0, 0, 2}), WorkerPort: at.Port(), Elements: 256, Window: 64}
+	cfg := Config{Homes: []Home{{Addr: at, Ports: 1}}, Addr: netip.AddrFrom4([4]byte{127, 0, 0, 2}), WorkerPort: at.Port(), Elements: 256, Window: 64}
 	if change != nil {
 		change(&cfg)
 	}
@@ -119,7 +119,7 @@ func TestRefusedRunIsSentPacketByPacket(t *testing.T) {
 		if len(conn.send.messages) != 4 {
 			t.Fatalf("%v: %d messages left", refusal, len(conn.send.messages))
 		}
-		conn.send.messages = append([]message{{size: 28, segment: 28, packets: 1, port: conn.send.firstPort}}, conn.send.messages...)
+		conn.send.messages = append([]message{{size: 28, segment: 28, packets: 1, addr: conn.homes[0].addr, port: conn.homes[0].port}}, conn.send.messages...)
 		flush(t, conn)
 		expect(t, home, sizes)
 		write(t, conn, []int{100, 100})
@@ -252,9 +252,9 @@ func TestWake(t *testing.T) {
 func TestOpenRefuses(t *testing.T) {
 	for _, cfg := range []Config{
 		{},
-		{Addr: netip.MustParseAddr("::1"), Home: netip.MustParseAddrPort("127.0.0.1:1")},
-		{Addr: netip.MustParseAddr("127.0.0.2"), Home: netip.MustParseAddrPort("127.0.0.1:1"), Group: netip.MustParseAddr("10.0.0.1")},
-		{Addr: netip.MustParseAddr("203.0.113.77"), Home: netip.MustParseAddrPort("127.0.0.1:1"), WorkerPort: 9},
+		{Addr: netip.MustParseAddr("::1"), Homes: []Home{{Addr: netip.MustParseAddrPort("127.0.0.1:1"), Ports: 1}}},
+		{Addr: netip.MustParseAddr("127.0.0.2"), Homes: []Home{{Addr: netip.MustParseAddrPort("127.0.0.1:1"), Ports: 1}}, Group: netip.MustParseAddr("10.0.0.1")},
+		{Addr: netip.MustParseAddr("203.0.113.77"), Homes: []Home{{Addr: netip.MustParseAddrPort("127.0.0.1:1"), Ports: 1}}, WorkerPort: 9},
 	} {
 		if c, err := Open(cfg); err == nil {
 			t.Errorf("%+v was opened", cfg)
