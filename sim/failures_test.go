@@ -36,8 +36,8 @@ func newTrioOf(t *testing.T, faults Faults, j Job) *trio {
 	t.Helper()
 	kit := takeKit(t)
 	identity := j.identity(1, 0, kit.Job)
-	home, err := NewHome(kit.Aggregator, identity)
-	if err != nil {
+	home := NewHome(kit.Aggregator, identity.Home.Addr())
+	if err := home.Serve(identity); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -49,6 +49,7 @@ func newTrioOf(t *testing.T, faults Faults, j Job) *trio {
 	x.fabric.Add(home)
 	var tor *Tor
 	if j.Share != nil {
+		var err error
 		if tor, err = NewTor(kit.Planes[832], home.Addr()); err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +62,9 @@ func newTrioOf(t *testing.T, faults Faults, j Job) *trio {
 		x.fabric.Switch = tor
 	}
 	for rank := range 3 {
-		w, err := j.worker(&identity, 0, rank, 64, 2*time.Second)
+		cfg := j.config(&identity, 1, false)
+		cfg.Rank, cfg.Silence = rank, int64(2*time.Second)
+		w, err := NewWorker(workerAddr(0, rank), workerPort, []netip.AddrPort{identity.Home}, j.HomePorts, 64, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

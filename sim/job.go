@@ -60,7 +60,7 @@ func (j *Job) identity(seed uint64, n int, id uint16) xdp.Job {
 	job := xdp.Job{
 		ID: id, Generation: uint8(seed) + uint8(n), Cookie: uint32((seed + uint64(n)<<32) * 0x9e3779b97f4a7c15 >> 16),
 		Elements: j.Elements, Window: j.Window, Workers: j.Workers,
-		Home: netip.MustParseAddrPort("10.77.255.254:9700"), HomePorts: j.HomePorts, Policy: j.Policy,
+		Home: netip.AddrPortFrom(homeAddr(0), homePort), HomePorts: j.HomePorts, Policy: j.Policy,
 		Group: netip.AddrFrom4([4]byte{239, 77, byte(id >> 8), byte(id)}), WorkerPort: workerPort,
 	}
 	for rank := range j.Workers {

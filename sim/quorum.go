@@ -51,17 +51,18 @@ func DrawQuorum(seed uint64) *Scenario {
 
 // wipe is Home.Wipe, after which the ToR and the workers of the jobs that go on in a new generation are told so, each in its time.
 func (r *run) wipe(now int64) error {
-	renewed, err := r.home.Wipe()
+	renewed, err := r.homes[0].Wipe()
 	if err != nil {
 		return err
 	}
-	for _, n := range renewed {
-		job := r.home.jobs[n]
+	for _, job := range renewed {
+		n := slices.IndexFunc(r.placed, func(p placement) bool { return p.job.ID == job.ID })
+		r.placed[n].job = job
 		if r.tor != nil {
 			r.fabric.At(now+r.fabric.rand.Int64N(3_000_000), func(int64) error { return r.tor.Renew(job) })
 		}
 		for _, w := range r.workers[n] {
-			w.Resume(r.fabric, now+r.fabric.rand.Int64N(3_000_000), job.Generation, job.Cookie)
+			w.Resume(r.fabric, now+r.fabric.rand.Int64N(3_000_000), r.Jobs[n].config(&job, 1, false), w.homes)
 		}
 	}
 	return nil
@@ -120,13 +121,12 @@ func (c *Collective) parts(length, elements int) []part {
 func (r *run) released(n int, c Collective) func(workers []*Worker, i, elements int) error {
 	return func(workers []*Worker, i, elements int) error {
 		j := r.Jobs[n]
-		job := r.home.jobs[n]
 		seq := j.FirstSeq
 		for _, before := range j.Collectives[:i] {
 			seq += uint32(len(before.parts(before.length(), elements)))
 		}
 		x := expectation{Collective: &c, full: wire.FullBitmap(j.Workers), quorum: j.Policy.Quorum, elements: elements}
-		if err := x.build(r.home.published[job.ID], seq); err != nil {
+		if err := x.build(r.workers[n][0].taken, seq); err != nil {
 			return fmt.Errorf("collective %d: %w", i, err)
 		}
 		for rank, w := range workers {
@@ -157,7 +157,7 @@ type expectation struct {
 	fails    error // what kind of error every rank must get
 }
 
-func (x *expectation) build(results map[uint32]published, seq uint32) error {
+func (x *expectation) build(results taken, seq uint32) error {
 	length := x.length()
 	agreed := make(map[int]uint64)
 	x.who = make([]uint64, (length+x.elements-1)/x.elements)
@@ -167,7 +167,7 @@ func (x *expectation) build(results map[uint32]published, seq uint32) error {
 	for at, p := range parts {
 		result, ok := results[seq+uint32(at)]
 		if !ok {
-			return fmt.Errorf("chunk %d was never published", seq+uint32(at))
+			return fmt.Errorf("chunk %d was never taken", seq+uint32(at))
 		}
 		if bits.OnesCount64(result.bitmap) < x.quorum {
 			return fmt.Errorf("chunk %d was published with %#x, which is less than %d", seq+uint32(at), result.bitmap, x.quorum)

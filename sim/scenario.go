@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"spillway/p4/softtor/dataplane"
-	"spillway/worker/engine"
 	"spillway/xdp"
 )
 
@@ -24,7 +23,8 @@ type Scenario struct {
 	// Wipes are the times at which the home forgets everything.
 	Wipes  []int64
 	Pauses []Pause
-	Tor    *TorPlan // nil: the switch only forwards
+	Tor    *TorPlan  // nil: the switch only forwards
+	Plan   *MovePlan // nil: there is one home, and nothing moves
 }
 
 // TorPlan is what happens to the ToR.
@@ -42,14 +42,15 @@ var TorElements = []int{64, 832}
 
 // Kit are the programs that scenarios run on, one run at a time.
 type Kit struct {
-	Aggregator *xdp.Aggregator
+	Aggregator *xdp.Aggregator              // the first home's
+	Others     []*xdp.Aggregator            // of further homes
 	Planes     map[int]*dataplane.Dataplane // by limit: a ToR each
 	Job        uint16                       // the lower of the two ids that a run may use
 }
 
-// NewKit loads ToRs for runs with an aggregator that others may use at the same time with other ids.
-func NewKit(a *xdp.Aggregator, job uint16) (*Kit, error) {
-	k := &Kit{Aggregator: a, Planes: make(map[int]*dataplane.Dataplane), Job: job}
+// NewKit loads ToRs for runs with aggregators that others may use at the same time with other ids; a scenario with several homes needs one for each.
+func NewKit(job uint16, a *xdp.Aggregator, others ...*xdp.Aggregator) (*Kit, error) {
+	k := &Kit{Aggregator: a, Others: others, Planes: make(map[int]*dataplane.Dataplane), Job: job}
 	for _, elements := range TorElements {
 		plane, err := dataplane.Load(dataplane.Config{Slots: torSlots, Elements: elements})
 		if err != nil {
@@ -77,12 +78,12 @@ const timeLimit = 10 * time.Minute
 
 // Outcome is what a run had to go through.
 type Outcome struct {
-	Frames, Lost, Duplicated, Reordered, Marked, Wipes, Reboots int
-	Chunks, TorChunks                                           uint64 // RESULTs of workers, and those of them that the ToR summed
-	Resends, Probes, SolicitAnswers                             uint64
-	Partial, Early                                              uint64 // of Chunks: without everybody; and kept for a chunk that was not sent yet
-	Time                                                        time.Duration
-	Events, HomeEvents                                          map[string]uint64 // of the ToR, nil without one; of the home
+	Frames, Lost, Duplicated, Reordered, Marked, Wipes, Moves, Reboots int
+	Chunks, TorChunks                                                  uint64 // RESULTs of workers, and those of them that the ToR summed
+	Resends, Probes, SolicitAnswers                                    uint64
+	Partial, Early                                                     uint64 // of Chunks: without everybody; and kept for a chunk that was not sent yet
+	Time                                                               time.Duration
+	Events, HomeEvents                                                 map[string]uint64 // of the ToR, nil without one; of the home
 }
 
 // Pause is when a worker stops for a while: what arrives meanwhile waits in its sockets, as far as there is room.
@@ -95,9 +96,13 @@ type Pause struct {
 type run struct {
 	*Scenario
 	fabric  *Fabric
-	home    *Home
+	homes   []*Home
+	placed  []placement // by job
 	tor     *Tor
 	workers [][]*Worker // by job and rank
+
+	unavailable map[int]bool // homes that are not to be given shards
+	moves       int
 }
 
 // Run plays the scenario, and returns an error if any worker ends with anything but the right result.
@@ -141,36 +146,41 @@ func (s *Scenario) Run(k *Kit) (o Outcome, err error) {
 // build puts all nodes on a fabric. What is there of it is returned with an error, too.
 func (s *Scenario) build(k *Kit) (*run, error) {
 	r := &run{Scenario: s, fabric: NewFabric(rand.New(rand.NewPCG(s.Seed, 0xfab)), s.Faults)}
-	var jobs []xdp.Job
-	for n, j := range s.Jobs {
-		jobs = append(jobs, j.identity(s.Seed, n, k.Job+uint16(n)))
-	}
-	home, err := NewHome(k.Aggregator, jobs...)
-	if err != nil {
+	if err := r.addHomes(k); err != nil {
 		return r, err
 	}
-	r.home = home
-	r.fabric.Add(home)
 	if s.Tor != nil {
-		if r.tor, err = NewTor(k.Planes[s.Tor.Elements], home.Addr()); err != nil {
+		var addrs []netip.Addr
+		r.fabric.Longer = make(map[netip.Addr]int64)
+		for _, home := range r.homes {
+			addrs = append(addrs, home.Addr())
+			r.fabric.Longer[home.Addr()] = s.Tor.Longer
+		}
+		tor, err := NewTor(k.Planes[s.Tor.Elements], addrs...)
+		if err != nil {
 			return r, err
 		}
-		r.fabric.Switch, r.fabric.Longer = r.tor, map[netip.Addr]int64{home.Addr(): s.Tor.Longer}
+		r.tor, r.fabric.Switch = tor, tor
 	}
 	for n, j := range s.Jobs {
+		p := &r.placed[n]
 		if r.tor != nil {
-			r.tor.Serve(jobs[n], j.Share)
+			r.tor.Serve(p.job, j.Share)
 		}
 		var workers []*Worker
+		results := make(taken)
 		for rank := range j.Workers {
-			w, err := j.worker(&jobs[n], n, rank, s.Burst, timeLimit)
+			cfg := j.config(&p.job, len(p.places), p.direct)
+			cfg.Rank = rank
+			w, err := NewWorker(workerAddr(n, rank), workerPort, p.homes(), j.HomePorts, s.Burst, cfg)
 			if err != nil {
 				return r, err
 			}
+			w.wanders, w.taken = s.Plan != nil, results
 			if r.tor != nil {
 				r.tor.Link(w.Addr())
 			}
-			r.fabric.Add(w, jobs[n].Group)
+			r.fabric.Add(w, p.job.Group)
 			workers = append(workers, w)
 		}
 		r.workers = append(r.workers, workers)
@@ -184,6 +194,7 @@ func (s *Scenario) build(k *Kit) (*run, error) {
 	for _, at := range s.Wipes {
 		r.fabric.At(at, r.wipe)
 	}
+	r.scheduleMoves()
 	if r.tor == nil {
 		return r, nil
 	}
@@ -194,13 +205,39 @@ func (s *Scenario) build(k *Kit) (*run, error) {
 	return r, r.tor.Push()
 }
 
+// addHomes makes the homes, with the jobs that they have.
+func (r *run) addHomes(k *Kit) error {
+	aggregators := append([]*xdp.Aggregator{k.Aggregator}, k.Others...)
+	homes := 1
+	if r.Plan != nil {
+		homes = r.Plan.Homes
+	}
+	for n := range homes {
+		home := NewHome(aggregators[n], homeAddr(n))
+		r.homes = append(r.homes, home)
+		r.fabric.Add(home)
+	}
+	for n, j := range r.Jobs {
+		places := r.placesOf(n)
+		job := sharded(j.identity(r.Seed, n, k.Job+uint16(n)), len(places))
+		job.Home = netip.AddrPortFrom(homeAddr(places[0]), job.Home.Port())
+		r.placed = append(r.placed, placement{job: job, places: places, direct: len(places) > 1})
+		for _, place := range places {
+			if err := r.homes[place].Serve(job); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 func (r *run) close() error {
 	var errs []error
 	if r.tor != nil {
 		errs = append(errs, r.tor.Close())
 	}
-	if r.home != nil {
-		errs = append(errs, r.home.Close())
+	for _, home := range r.homes {
+		errs = append(errs, home.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -219,7 +256,7 @@ func (r *run) outcome(failure error) (Outcome, error) {
 	f := r.fabric
 	o := Outcome{
 		Frames: f.Frames, Lost: f.Lost, Duplicated: f.Duplicated, Reordered: f.Reordered,
-		Marked: f.Marked, Wipes: r.home.Wipes, Time: time.Duration(f.now),
+		Marked: f.Marked, Moves: r.moves, Time: time.Duration(f.now),
 	}
 	for _, workers := range r.workers {
 		for _, w := range workers {
@@ -233,9 +270,16 @@ func (r *run) outcome(failure error) (Outcome, error) {
 			o.SolicitAnswers += stats.SolicitAnswers
 		}
 	}
-	var err error
-	if o.HomeEvents, err = r.home.Events(); err != nil {
-		return o, errors.Join(failure, err)
+	var counters []map[string]uint64
+	for _, home := range r.homes {
+		events, err := home.Events()
+		all, err2 := home.Counters()
+		if err := errors.Join(err, err2); err != nil {
+			return o, errors.Join(failure, err)
+		}
+		o.Wipes += home.Wipes
+		o.HomeEvents = added(o.HomeEvents, events)
+		counters = append(counters, all...)
 	}
 	if r.tor != nil {
 		events, err := r.tor.Events()
@@ -254,8 +298,7 @@ func (r *run) outcome(failure error) (Outcome, error) {
 			text += fmt.Sprintf(" rank %d finished %d %+v;", rank, len(w.Finished), *w.engine.Stats())
 		}
 	}
-	counters, err := r.home.Counters()
-	return o, fmt.Errorf("%w;%s home %v %v; tor %v", failure, text, counters, err, o.Events)
+	return o, fmt.Errorf("%w;%s%s homes %v; tor %v", failure, text, r.describe(), counters, o.Events)
 }
 
 // Add sums outcomes up; Time is the longest.
@@ -266,6 +309,7 @@ func (o *Outcome) Add(p Outcome) {
 	o.Reordered += p.Reordered
 	o.Marked += p.Marked
 	o.Wipes += p.Wipes
+	o.Moves += p.Moves
 	o.Reboots += p.Reboots
 	o.Chunks += p.Chunks
 	o.TorChunks += p.TorChunks
@@ -295,18 +339,4 @@ func (o Outcome) Equal(p Outcome) bool {
 	}
 	o.Events, p.Events, o.HomeEvents, p.HomeEvents = nil, nil, nil, nil
 	return fmt.Sprint(o) == fmt.Sprint(p)
-}
-
-// worker makes the engine of a rank of job n as a node.
-func (j *Job) worker(job *xdp.Job, n, rank, burst int, silence time.Duration) (*Worker, error) {
-	cfg := engine.Config{
-		Job: job.ID, Generation: job.Generation, Cookie: job.Cookie,
-		Rank: rank, Workers: j.Workers, Elements: j.Elements, Window: j.Window, Shards: 1,
-		Policy: engine.Policy{Quorum: j.Policy.Quorum, After: int64(j.Policy.After), MaxLag: j.Policy.MaxLag},
-		MinRTO: 1e6, MaxRTO: 50e6, Silence: int64(silence), FirstSeq: j.FirstSeq,
-	}
-	if j.Share != nil {
-		cfg.Priority, cfg.Tor = j.Share.Priority, &j.Share.Region
-	}
-	return NewWorker(workerAddr(n, rank), workerPort, job.Home, job.HomePorts, burst, cfg)
 }

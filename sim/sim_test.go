@@ -27,14 +27,18 @@ func TestMain(m *testing.M) {
 	code := 1
 	defer func() { os.Exit(code) }()
 	lanes := runtime.GOMAXPROCS(0)
-	aggregator, err := xdp.Load(xdp.Config{MaxJobs: uint32(lanes * mostJobs), Ports: 4, SimulatedClock: true})
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "%+v\n", err)
-		return
+	var aggregators []*xdp.Aggregator
+	for range mostHomes {
+		aggregator, err := xdp.Load(xdp.Config{MaxJobs: uint32(lanes * mostJobs), FirstPort: 9696, Ports: 64, SimulatedClock: true})
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "%+v\n", err)
+			return
+		}
+		aggregators = append(aggregators, aggregator)
 	}
 	kits = make(chan *Kit, lanes)
 	for lane := range lanes {
-		kit, err := NewKit(aggregator, uint16(lane*mostJobs))
+		kit, err := NewKit(uint16(lane*mostJobs), aggregators[0], aggregators[1:]...)
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "%+v\n", err)
 			return
@@ -46,7 +50,10 @@ func TestMain(m *testing.M) {
 	for range lanes {
 		errs = append(errs, (<-kits).Close())
 	}
-	if err := errors.Join(append(errs, aggregator.Close())...); err != nil {
+	for _, aggregator := range aggregators {
+		errs = append(errs, aggregator.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}

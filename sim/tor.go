@@ -29,7 +29,7 @@ type tenant struct {
 	region *Share
 }
 
-// torHomePort is the ToR's port to the home; workers have those that Link gave them.
+// torHomePort is the ToR's port to the first home; workers have those that Link gave them.
 const torHomePort dataplane.Port = 500
 
 // torAddr is the ToR's address: what it sends partial sums from.
@@ -37,11 +37,11 @@ var torAddr = netip.AddrFrom4([4]byte{10, 77, 255, 253})
 
 // NewTor makes a ToR of a data plane, whose slots it clears; Close takes the
 // entries that it pushes out again.
-func NewTor(plane *dataplane.Dataplane, home netip.Addr) (*Tor, error) {
-	t := &Tor{
-		plane: plane,
-		ports: map[netip.Addr]dataplane.Port{home: torHomePort},
-		addrs: map[dataplane.Port]netip.Addr{torHomePort: home},
+func NewTor(plane *dataplane.Dataplane, homes ...netip.Addr) (*Tor, error) {
+	t := &Tor{plane: plane, ports: make(map[netip.Addr]dataplane.Port), addrs: make(map[dataplane.Port]netip.Addr)}
+	for n, home := range homes {
+		port := torHomePort + dataplane.Port(n)
+		t.ports[home], t.addrs[port] = port, home
 	}
 	if err := plane.ClearSlots(); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (t *Tor) Renew(job xdp.Job) error {
 		if int8(job.Generation-own.Generation) <= 0 {
 			return nil // told late, of a generation before the last
 		}
-		own.Generation = job.Generation
+		*own = job
 	}
 	if len(t.pushed) == 0 {
 		return nil
@@ -178,20 +178,20 @@ func (t *Tor) pushTenant(index uint8, n *tenant) error {
 		k := dataplane.RegionKey{Job: job.ID, Value: r.Region.Base, Mask: ^(r.Region.Slots - 1)}
 		errs = append(errs, t.put(p.SetRegion(k, &r.Mode), func() error { return p.SetRegion(k, nil) }))
 	}
-	home := job.Home.Addr()
+	home, homePort := job.Home.Addr(), t.ports[job.Home.Addr()]
 	publish := &dataplane.Publish{ToWorkers: &dataplane.ToWorkers{
 		Group: group, SrcMAC: macOf(home), DstMAC: macOf(job.Group), Src: home, Dst: job.Group, SrcPort: job.Home.Port(), DstPort: job.WorkerPort,
 	}}
 	if job.Policy.Quorum != 0 {
 		// Only one may publish: the home could have released a chunk that is completed here.
 		publish = &dataplane.Publish{ToParent: &dataplane.ToParent{
-			Port: torHomePort, MAC: macOf(home), Src: torAddr, Dst: home,
+			Port: homePort, MAC: macOf(home), Src: torAddr, Dst: home,
 			FirstPort: job.Home.Port(), PortMask: job.HomePorts - 1, Bits: wire.FullBitmap(job.Workers),
 		}}
 	}
 	errs = append(errs,
 		t.put(p.SetUplink(job.ID, &dataplane.Uplink{
-			Index: index, Port: torHomePort, MAC: macOf(home), Src: torAddr, Dst: home,
+			Index: index, Port: homePort, MAC: macOf(home), Src: torAddr, Dst: home,
 			FirstPort: job.Home.Port(), PortMask: job.HomePorts - 1, Cookie: job.Cookie, Key: key,
 		}), func() error { return p.SetUplink(job.ID, nil) }),
 		t.put(p.SetPublish(job.ID, publish), func() error { return p.SetPublish(job.ID, nil) }))

@@ -24,8 +24,13 @@ const (
 	mostMessage = 64 << 10
 )
 
-// dial prepares the connection to an appliance; it is made by the first call.
-func dial(addr string, config *tls.Config) (*grpc.ClientConn, error) {
+// dial prepares the connection to an appliance; it is made by the first call. Where there are others to try, not much time is
+// spent on one whose host does not answer.
+func dial(addr string, config *tls.Config, others bool) (*grpc.ClientConn, error) {
+	patience := 5 * time.Second
+	if others {
+		patience = 2 * time.Second
+	}
 	secure := insecure.NewCredentials()
 	if config != nil {
 		secure = credentials.NewTLS(config)
@@ -37,7 +42,7 @@ func dial(addr string, config *tls.Config) (*grpc.ClientConn, error) {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(mostMessage)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: firstPause, Multiplier: 1.6, Jitter: 0.2, MaxDelay: lastPause},
-			MinConnectTimeout: 5 * time.Second,
+			MinConnectTimeout: patience,
 		}),
 	}
 	target := addr
@@ -55,9 +60,10 @@ func dial(addr string, config *tls.Config) (*grpc.ClientConn, error) {
 
 func overSocket(addr string) bool { return strings.HasPrefix(addr, "unix:") }
 
-// dialTCP notices within half a minute that the appliance's host is gone, which a call on which nothing is said never would.
+// dialTCP notices within three seconds that the appliance's host is gone, which a call on which nothing is said never would. As long as a worker does
+// not notice, it does not hear that its job has moved; being wrong costs a call.
 func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
-	d := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 4}}
+	d := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 2}}
 	return d.DialContext(ctx, "tcp", addr)
 }
 

@@ -43,14 +43,15 @@ func (w *Worker) Broadcast(ctx context.Context, data []byte, root int) error {
 
 // BroadcastAsync is to Broadcast what AllReduceAsync is to AllReduce.
 func (w *Worker) BroadcastAsync(data []byte, root int) (*Handle, error) {
+	p := w.Params()
 	switch {
-	case root < 0 || root >= w.params.Workers:
-		return nil, fmt.Errorf("broadcast: rank %d is none of the job's %d", root, w.params.Workers)
+	case root < 0 || root >= p.Workers:
+		return nil, fmt.Errorf("broadcast: rank %d is none of the job's %d", root, p.Workers)
 	case len(data) > MostBytes:
 		return nil, fmt.Errorf("broadcast: %d bytes are more than %d: all-reduce a tensor that is zeros at the other ranks instead", len(data), MostBytes)
 	}
 	lanes := make([]int32, lanesOf(len(data)))
-	if w.params.Rank == root {
+	if p.Rank == root {
 		pack(lanes, data)
 	}
 	return w.gather("broadcast", lanes, func() { unpack(data, lanes) })
@@ -70,17 +71,18 @@ func (w *Worker) AllGather(ctx context.Context, own, all []byte) error {
 
 // AllGatherAsync is to AllGather what AllReduceAsync is to AllReduce. own is not needed any more when it has returned.
 func (w *Worker) AllGatherAsync(own, all []byte) (*Handle, error) {
+	p := w.Params()
 	switch {
-	case len(all) != len(own)*w.params.Workers:
-		return nil, fmt.Errorf("all-gather: there is room for %d bytes, and there are %d of each of %d ranks", len(all), len(own), w.params.Workers)
+	case len(all) != len(own)*p.Workers:
+		return nil, fmt.Errorf("all-gather: there is room for %d bytes, and there are %d of each of %d ranks", len(all), len(own), p.Workers)
 	case len(all) > MostBytes:
 		return nil, fmt.Errorf("all-gather: %d bytes from all ranks are more than %d: all-reduce a tensor that is zeros in the others' parts instead", len(all), MostBytes)
 	}
 	part := lanesOf(len(own))
-	lanes := make([]int32, part*w.params.Workers)
-	pack(lanes[w.params.Rank*part:], own)
+	lanes := make([]int32, part*p.Workers)
+	pack(lanes[p.Rank*part:], own)
 	return w.gather("all-gather", lanes, func() {
-		for rank := range w.params.Workers {
+		for rank := range p.Workers {
 			unpack(all[rank*len(own):(rank+1)*len(own)], lanes[rank*part:])
 		}
 	})
@@ -88,8 +90,9 @@ func (w *Worker) AllGatherAsync(own, all []byte) (*Handle, error) {
 
 // gather issues a SUM that means something only with all ranks in it.
 func (w *Worker) gather(what string, lanes []int32, then func()) (*Handle, error) {
-	if k := w.params.Policy.Quorum; k != 0 && k < w.params.Workers {
-		return nil, fmt.Errorf("%s: the job goes on without stragglers (a quorum of %d of %d), and what a rank has would be missing without a word; use a job that waits", what, k, w.params.Workers)
+	p := w.Params()
+	if k := p.Policy.Quorum; k != 0 && k < p.Workers {
+		return nil, fmt.Errorf("%s: the job goes on without stragglers (a quorum of %d of %d), and what a rank has would be missing without a word; use a job that waits", what, k, p.Workers)
 	}
 	return w.issueThen(&engine.Collective{I32: lanes, Op: wire.Sum}, then)
 }

@@ -15,6 +15,7 @@ type Option func(*options)
 type options struct {
 	logger    *slog.Logger
 	noOffload bool
+	anyRank   bool
 	tls       *tls.Config
 	address   netip.Addr
 	progress  func(Waiting)

@@ -24,6 +24,8 @@ type Params struct {
 	Elements int
 	// Window is W, the chunks in flight.
 	Window int
+	// Elastic says that the job may go on with fewer or more ranks: Rejoin.
+	Elastic bool
 	// Policy is what the job does about stragglers; the zero Policy waits for them.
 	Policy Policy
 	// Priority is the urgency of the job's chunks in the ToR, 1 to 127 if Tor is set; Tor is the job's share of the ToR's slots, if it has one.

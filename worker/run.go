@@ -84,6 +84,8 @@ func (w *Worker) takeRequests() (goOn bool) {
 			}
 		case r.stats != nil:
 			r.stats <- w.stats()
+		case r.resume != nil:
+			w.resume(*r.resume)
 		case r.fail != nil:
 			w.engine.Abort(r.fail)
 			w.complete()

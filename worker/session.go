@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	v1 "spillway/appliance/api/spillway/v1"
 	"spillway/appliance/refusal"
@@ -24,17 +25,19 @@ const leaveTimeout = 2 * time.Second
 // session is a worker's call to the appliance, which lasts as long as the worker does. The goroutine of Join uses it first, then that of
 // keep; leave and close are for when neither does any more, or ends them.
 type session struct {
-	addr     string
-	request  *v1.JoinRequest // Resume is set once there are parameters
-	log      *slog.Logger
-	patience time.Duration
-	progress func(Waiting)
-	conn     *grpc.ClientConn
-	client   v1.WorkerServiceClient
+	request    *v1.JoinRequest           // of the first call
+	part       atomic.Pointer[v1.Resume] // nil until there are parameters
+	logger     *slog.Logger              // of log, which has job and rank besides
+	log        *slog.Logger
+	patience   time.Duration
+	progress   func(Waiting)
+	appliances *appliances
 
 	ctx       context.Context // of the calls
 	cancel    context.CancelCauseFunc
 	stream    grpc.ServerStreamingClient[v1.JoinResponse]
+	at        string    // address of the last call
+	goesOn    bool      // the first parameters were those of a generation that resumes another
 	heard     time.Time // when the appliance last said something
 	waiting   Waiting
 	keeping   sync.WaitGroup
@@ -43,26 +46,26 @@ type session struct {
 	leaveOnce sync.Once
 	closeOnce sync.Once
 	draining  chan struct{}
+	resizing  chan struct{} // closed when workers wait for the next generation
 	absence   absence
+	deaths    deaths
+	worker    *Worker // set by keep
 }
 
 func newSession(addr, job string, rank int, o options) (*session, error) {
 	if rank < 0 {
 		return nil, errors.New("a rank is not below 0")
 	}
-	if err := checkAddress(addr, o.address); err != nil {
-		return nil, err
-	}
-	conn, err := dial(addr, o.tls)
+	appliances, err := newAppliances(addr, o.tls, o.address)
 	if err != nil {
 		return nil, err
 	}
 	s := &session{
-		addr: addr, log: o.logger.With("job", job, "rank", rank), patience: o.patience, progress: o.progress,
-		request:  &v1.JoinRequest{Job: job, Rank: uint32(rank), Description: describeProcess()},
-		conn:     conn,
-		client:   v1.NewWorkerServiceClient(conn),
-		draining: make(chan struct{}),
+		logger: o.logger, log: o.logger.With("job", job, "rank", rank), patience: o.patience, progress: o.progress,
+		request:    &v1.JoinRequest{Job: job, Rank: uint32(rank), Description: describeProcess(), AnyRank: o.anyRank},
+		appliances: appliances,
+		draining:   make(chan struct{}),
+		resizing:   make(chan struct{}),
 	}
 	if o.address.IsValid() {
 		s.request.Address = o.address.String()
@@ -102,11 +105,18 @@ func (s *session) attempts() (Params, error) {
 			return Params{}, plain(err)
 		}
 		if quiet := time.Since(failing); quiet > s.patience {
-			return Params{}, fmt.Errorf("no answer from an appliance at %s for %s; is spillwayd running, and is this its address? %w", s.addr, quiet.Round(time.Millisecond), plain(err))
+			return Params{}, fmt.Errorf("no answer from an appliance at %s for %s; is spillwayd running, and is this its address? %w", s.appliances.list, quiet.Round(time.Millisecond), plain(err))
 		}
-		s.waiting.Step = fmt.Sprintf("calling the appliance at %s again: %s", s.addr, plain(err))
+		at := s.at
+		wait := s.appliances.next(at, err)
+		s.waiting.Step = fmt.Sprintf("calling the appliance at %s again: %s", at, plain(err))
+		if next := s.appliances.present(); next != at {
+			s.waiting.Step = fmt.Sprintf("calling the appliance at %s, after that at %s: %s", next, at, plain(err))
+		}
 		s.progress(s.waiting)
-		pause.wait(s.ctx)
+		if wait {
+			pause.wait(s.ctx)
+		}
 	}
 }
 
@@ -125,11 +135,16 @@ func (s *session) rendezvous() (Params, error) {
 			s.waiting = waitingOf(update.Waiting, s.waiting.Since)
 			s.progress(s.waiting)
 		case *v1.JoinResponse_Parameters:
+			if s.request.GetAnyRank() {
+				s.request.AnyRank, s.request.Rank = false, update.Parameters.GetRank()
+				s.log = s.logger.With("job", s.request.GetJob(), "rank", s.request.GetRank())
+			}
 			params, err := paramsOf(update.Parameters, int(s.request.GetRank()))
 			if err != nil {
 				return Params{}, err
 			}
-			s.request.Resume = &v1.Resume{Generation: update.Parameters.GetGeneration(), Cookie: params.Cookie}
+			s.part.Store(&v1.Resume{Generation: update.Parameters.GetGeneration(), Cookie: params.Cookie})
+			s.goesOn = update.Parameters.GetResumes() != 0
 			return params, nil
 		case *v1.JoinResponse_Notice:
 			s.notice(update.Notice)
@@ -138,8 +153,17 @@ func (s *session) rendezvous() (Params, error) {
 }
 
 // call begins a call; whether the appliance takes it, the first receive says.
-func (s *session) call() (err error) {
-	s.stream, err = s.client.Join(s.ctx, s.request)
+func (s *session) call() error {
+	s.at = s.appliances.present()
+	client, err := s.appliances.client()
+	if err != nil {
+		return err
+	}
+	request := proto.CloneOf(s.request)
+	if part := s.part.Load(); part != nil {
+		request.Resume = part
+	}
+	s.stream, err = client.Join(s.ctx, request)
 	return err
 }
 
@@ -156,12 +180,18 @@ func (s *session) receive() (*v1.JoinResponse, error) {
 
 // keep listens as long as the worker lives, and calls again, for the same part, when the call is lost.
 func (s *session) keep(w *Worker) {
+	s.worker = w
+	if s.goesOn {
+		// It begins where others go on: their homes may wait to hear of it.
+		params := w.Params()
+		_ = w.post(request{resume: &params}) // an error means that it has stopped
+	}
 	var pause pause
 	var lost time.Time         // since when there is no call
 	said := refusal.Reason("") // of the last refusal while there is no call
 	for {
 		heard := s.heard
-		err := s.listen(&lost)
+		err := s.listen(w, &lost)
 		if s.ctx.Err() != nil || s.leaving.Load() {
 			return
 		}
@@ -182,21 +212,20 @@ func (s *session) keep(w *Worker) {
 		}
 		// What an appliance that is there says is worth saying each time that it changes; what a connection says is not.
 		if first || refused != nil && refused.Reason != said {
-			s.log.Warn("no call to the appliance: collectives go on, and it is made again", "appliance", s.addr, "error", plain(err))
+			s.log.Warn("no call to the appliance: collectives go on, and it is made again", "appliance", s.at, "error", plain(err))
 		}
 		if refused != nil {
 			said = refused.Reason
 		}
-		pause.wait(s.ctx)
 		s.stream = nil
+		if s.appliances.next(s.at, err) {
+			pause.wait(s.ctx)
+		}
 	}
 }
 
-// errForeign means that the appliance gave another part than that which was to be resumed.
-var errForeign = errors.New("the appliance gave parameters of another generation than the one to resume")
-
 // listen hears what the appliance has to say until the call ends.
-func (s *session) listen(lost *time.Time) error {
+func (s *session) listen(w *Worker, lost *time.Time) error {
 	if s.stream == nil {
 		if err := s.call(); err != nil {
 			return err
@@ -208,13 +237,13 @@ func (s *session) listen(lost *time.Time) error {
 			return err
 		}
 		if !lost.IsZero() {
-			s.log.Info("the appliance is back", "appliance", s.addr, "after", time.Since(*lost).Round(time.Millisecond))
+			s.log.Info("the appliance is back", "appliance", s.at, "after", time.Since(*lost).Round(time.Millisecond))
 			*lost = time.Time{}
 		}
 		switch update := said.GetUpdate().(type) {
 		case *v1.JoinResponse_Parameters:
-			if p, resume := update.Parameters, s.request.GetResume(); p.GetGeneration() != resume.GetGeneration() || p.GetCookie() != resume.GetCookie() {
-				return errForeign
+			if err := s.moved(w, update.Parameters); err != nil {
+				return err
 			}
 		case *v1.JoinResponse_Notice:
 			s.notice(update.Notice)
@@ -231,6 +260,17 @@ func (s *session) notice(n *v1.Notice) {
 		level = slog.LevelWarn
 	case v1.NoticeKind_NOTICE_KIND_LEFT:
 		level = slog.LevelDebug
+	case v1.NoticeKind_NOTICE_KIND_DEAD:
+		level = slog.LevelWarn
+		s.dead(n, time.Now())
+	case v1.NoticeKind_NOTICE_KIND_RESUMED:
+		s.alive(ranksOf(n.GetRanks()))
+	case v1.NoticeKind_NOTICE_KIND_RESIZE:
+		select {
+		case <-s.resizing:
+		default:
+			close(s.resizing)
+		}
 	case v1.NoticeKind_NOTICE_KIND_DRAINING:
 		select {
 		case <-s.draining:
@@ -245,16 +285,35 @@ func (s *session) notice(n *v1.Notice) {
 func (s *session) leave() {
 	s.leaveOnce.Do(func() {
 		s.leaving.Store(true)
-		if s.over.Load() || s.request.GetResume() == nil {
+		if s.over.Load() || s.part.Load() == nil {
 			return
 		}
 		ctx, cancel := context.WithTimeout(s.ctx, leaveTimeout)
 		defer cancel()
-		request := &v1.LeaveRequest{Job: s.request.GetJob(), Rank: s.request.GetRank(), Part: s.request.GetResume()}
-		if _, err := s.client.Leave(ctx, request, grpc.WaitForReady(true)); err != nil {
-			s.log.Warn("could not tell the appliance that this worker leaves; it takes it for lost", "appliance", s.addr, "error", plain(err))
+		if err := s.sayLeave(ctx); err != nil {
+			s.log.Warn("could not tell the appliance that this worker leaves; it takes it for lost", "appliance", s.appliances.list, "error", plain(err))
 		}
 	})
+}
+
+// sayLeave calls until an appliance takes it, or refuses it for good.
+func (s *session) sayLeave(ctx context.Context) error {
+	request := &v1.LeaveRequest{Job: s.request.GetJob(), Rank: s.request.GetRank(), Part: s.part.Load()}
+	var pause pause
+	for {
+		at := s.appliances.present()
+		client, err := s.appliances.client()
+		if err != nil {
+			return err
+		}
+		_, err = client.Leave(ctx, request)
+		if err == nil || ctx.Err() != nil || !passes(err, false) {
+			return err
+		}
+		if s.appliances.next(at, err) {
+			pause.wait(ctx)
+		}
+	}
 }
 
 // close ends the call and waits for keep.
@@ -262,8 +321,8 @@ func (s *session) close() {
 	s.closeOnce.Do(func() {
 		s.cancel(ErrClosed)
 		s.keeping.Wait()
-		if err := s.conn.Close(); err != nil {
-			s.log.Warn("close the connection to the appliance", "error", err)
+		if err := s.appliances.close(); err != nil {
+			s.log.Warn("the end of the calls", "error", err)
 		}
 	})
 }
@@ -278,7 +337,7 @@ func plain(err error) error {
 
 // final are the refusals after which there is nothing left to resume.
 func final(reason refusal.Reason) bool {
-	return reason == refusal.GenerationOver || reason == refusal.JobDeleted || reason == refusal.NoSuchJob
+	return reason == refusal.GenerationOver || reason == refusal.Resized || reason == refusal.JobDeleted || reason == refusal.NoSuchJob
 }
 
 // passes says whether a Join may be taken when it is tried again: the appliance is away or busy or, if this rank was in already, has not yet
@@ -288,7 +347,7 @@ func passes(err error, wasIn bool) bool {
 	switch {
 	case refused == nil:
 		return errors.Is(err, errEnded)
-	case refused.Code == codes.Unavailable, refused.Reason == refusal.TooMany:
+	case refused.Code == codes.Unavailable, refused.Reason == refusal.TooMany, refused.Reason == refusal.NotLeader:
 		return true
 	}
 	return wasIn && refused.Reason == refusal.RankTaken

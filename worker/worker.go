@@ -35,6 +35,13 @@ type Worker struct {
 	closed  error       // why requests are no longer taken
 	last    Stats       // when closed
 	err     error       // of closing the sockets
+
+	// rejoining is held while the worker goes from one generation to the next, and taken before mu; that changes, under mu, all of the above but it. options are those
+	// to join with. giveUp, under mu, ends a Rejoin that waits, and ended lets none begin.
+	rejoining sync.Mutex
+	options   options
+	giveUp    context.CancelCauseFunc
+	ended     bool
 }
 
 // request is something that another goroutine wants from run: exactly one field is set, or none to stop.
@@ -42,7 +49,8 @@ type request struct {
 	submit *Handle
 	cancel *cancellation
 	stats  chan<- Stats
-	fail   error // breaks the job at this worker
+	fail   error   // breaks the job at this worker
+	resume *Params // of the generation to go on in
 }
 
 type cancellation struct {
@@ -52,37 +60,48 @@ type cancellation struct {
 
 // open makes the engine and the sockets of a worker, in the network namespace of the calling thread, and starts it. The session is nil
 // without an appliance.
-func open(params Params, o options, s *session) (w *Worker, err error) {
-	if err := params.Validate(); err != nil {
-		return nil, err
-	}
-	params = params.withDefaults()
-	if !params.Addr.IsValid() {
-		if params.Addr, err = addressTowards(params.Homes[0].Addr); err != nil {
-			return nil, err
-		}
-		if err := params.Validate(); err != nil {
-			return nil, err
-		}
-	}
-	e, err := engine.New(params.engine())
+func open(params Params, o options, s *session) (*Worker, error) {
+	params, e, conn, err := assemble(params, o)
 	if err != nil {
 		return nil, err
 	}
-	cfg := params.transport()
-	cfg.Logger = o.logger.With("job", params.Job, "rank", params.Rank)
-	cfg.NoOffload = o.noOffload
-	conn, err := transport.Open(cfg)
-	if err != nil {
-		return nil, err
-	}
-	w = &Worker{params: params, start: time.Now(), done: make(chan struct{}), session: s, engine: e, conn: conn}
+	w := &Worker{params: params, start: time.Now(), done: make(chan struct{}), session: s, engine: e, conn: conn, options: o}
 	go w.run()
 	return w, nil
 }
 
-// Params are the parameters that the worker joined with, defaults and the own address filled in.
-func (w *Worker) Params() Params { return w.params }
+// assemble makes the engine and the sockets of a generation, in the network namespace of the calling thread, and fills in the parameters.
+func assemble(params Params, o options) (_ Params, e *engine.Engine, conn *transport.Conn, err error) {
+	if err := params.Validate(); err != nil {
+		return params, nil, nil, err
+	}
+	params = params.withDefaults()
+	if !params.Addr.IsValid() {
+		if params.Addr, err = addressTowards(params.Homes[0].Addr); err != nil {
+			return params, nil, nil, err
+		}
+		if err := params.Validate(); err != nil {
+			return params, nil, nil, err
+		}
+	}
+	if e, err = engine.New(params.engine()); err != nil {
+		return params, nil, nil, err
+	}
+	cfg := params.transport()
+	cfg.Logger = o.logger.With("job", params.Job, "rank", params.Rank)
+	cfg.NoOffload = o.noOffload
+	if conn, err = transport.Open(cfg); err != nil {
+		return params, nil, nil, err
+	}
+	return params, e, conn, nil
+}
+
+// Params are the parameters that the worker joined with, defaults and the own address filled in. Rejoin may change them.
+func (w *Worker) Params() Params {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.params
+}
 
 // AllReduce is the SUM of Reduce for float32: it replaces data, at every rank, by the element-wise sum over all ranks, in block fixed point: with n ranks and e the
 // exponent of the largest magnitude among a chunk's elements at any rank, the error of an element is at most n * 2^(e-k-1) with
@@ -183,7 +202,9 @@ func (w *Worker) Stats() Stats {
 	if w.post(request{stats: reply}) == nil {
 		return <-reply
 	}
-	<-w.done
+	// It has stopped, or is about to: what it did in the end is final.
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	return w.last
 }
 
@@ -191,6 +212,7 @@ func (w *Worker) Stats() Stats {
 // longer answers a home that lost a RESULT; that strands nobody as long as the home itself lives, because it keeps the RESULTs that
 // another rank may still need. The appliance is told, within two seconds or not at all; then it takes the worker for lost. Closing twice is harmless.
 func (w *Worker) Close() error {
+	defer w.endRejoin()()
 	_ = w.post(request{}) // an error means that it has stopped
 	<-w.done
 	if w.session != nil {
@@ -201,8 +223,10 @@ func (w *Worker) Close() error {
 }
 
 // Draining is closed when the appliance lets the job come to its end: what is in flight is to be finished, and the worker to be closed. It
-// is nil, and never ready, without an appliance.
+// is nil, and never ready, without an appliance. After Rejoin there is another.
 func (w *Worker) Draining() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.session == nil {
 		return nil
 	}

@@ -41,6 +41,8 @@ const (
 	SwitchRefused   Reason = "SWITCH_REFUSED"     // the ToR did not take an entry
 	DataPlane       Reason = "DATA_PLANE"         // the kernel refused a change
 	Storage         Reason = "STORAGE"            // the state could not be written
+	Resized         Reason = "RESIZED"            // an elastic job went on with other workers: join again, for any rank
+	NotLeader       Reason = "NOT_LEADER"         // another appliance leads: "leader" in the metadata is its address, if it is known
 	ShuttingDown    Reason = "SHUTTING_DOWN"      // the daemon is going away; call again
 	Internal        Reason = "INTERNAL"           // a bug
 )

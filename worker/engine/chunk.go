@@ -1,6 +1,10 @@
 package engine
 
-import "spillway/wire"
+import (
+	"slices"
+
+	"spillway/wire"
+)
 
 // chunk is the state of one outstanding seq: opened, and without its RESULT.
 type chunk struct {
@@ -16,6 +20,7 @@ type chunk struct {
 	probes     uint32
 	elems      uint16 // on the wire
 	slot       uint16 // of the ToR; wire.NoSlot: it is for the home
+	class      uint8  // of the suspects
 	kind       chunkKind
 	op         wire.Op
 
@@ -28,11 +33,14 @@ type chunk struct {
 }
 
 // open fills in the chunk at an offset of a collective.
-func (ch *chunk) open(c *Collective, offset int, slot uint16) {
+func (ch *chunk) open(c *Collective, offset int, slot uint16, class uint8) {
 	kind, index, group := c.at(offset)
 	elems, op := c.size(kind, index)
-	*ch = chunk{collective: c, kind: kind, index: int32(index), group: int32(group), elems: uint16(wire.Padded(elems)), slot: slot, op: op, prev: none, next: none}
+	*ch = chunk{collective: c, kind: kind, index: int32(index), group: int32(group), elems: uint16(wire.Padded(elems)), slot: slot, class: class, op: op, prev: none, next: none}
 }
+
+// forTor reports whether the chunk is for the ToR, and not for its home.
+func (ch *chunk) forTor() bool { return ch.slot != wire.NoSlot }
 
 // waits reports whether the chunk cannot be sent yet, because its exponent is not known.
 func (ch *chunk) waits() bool {
@@ -41,6 +49,17 @@ func (ch *chunk) waits() bool {
 
 // none is the end of a list of chunks.
 const none = -1
+
+// noSuspects are empty lists for every class of chunks: those for the home of each shard, in order, and those for the ToR.
+func noSuspects(shards int) []order { return slices.Repeat([]order{{none, none}}, shards+1) }
+
+// class is which of the lists of suspects a chunk is in.
+func (c *Config) class(seq uint32) uint8 {
+	if c.slot(seq) != wire.NoSlot {
+		return uint8(c.Shards)
+	}
+	return uint8(wire.Shard(seq, c.Shards))
+}
 
 // order is the list of the chunks that were sent and have no RESULT, the longest not asked about first. Chunks are named by their
 // place in the window's array.

@@ -21,12 +21,12 @@ type Engine struct {
 	chunks []chunk // by position modulo the length, a power of two >= W
 
 	results  results
-	suspects [classes]order // sent, without a RESULT, the longest not asked about first
-	ready    queue          // opened earlier, and their exponent became known
-	resends  queue          // asked for by the home
-	answers  queue          // RESULTs that the home asked for
-	deferred queue          // asked for by the home, and left to a lower rank for a round trip
-	ahead    []uint64       // asked for by the home before they were sent, by position modulo the length
+	suspects []order  // sent, without a RESULT, the longest not asked about first: by class
+	ready    queue    // opened earlier, and their exponent became known
+	resends  queue    // asked for by the home
+	answers  queue    // RESULTs that the home asked for
+	deferred queue    // asked for by the home, and left to a lower rank for a round trip
+	ahead    []uint64 // asked for by the home before they were sent, by position modulo the length
 
 	trip       roundTrip // by way of the home
 	torTrip    roundTrip // of what the ToR summed
@@ -38,20 +38,19 @@ type Engine struct {
 	unanswered   int   // firings of the timers since the home was last heard
 	overdue      int   // probes of the oldest chunk because its RESULT was overdue
 
-	// What was last asked about before these times is suspect (see learn): the first holds for every chunk, the second for those for
-	// the ToR, the third for the oldest, the fourth, the last time that one of its timers fired, for as many chunks as there is credit.
-	lossLine, torLine, repairLine, recoveryLine int64
-	credit                                      int
+	// What was last asked about before these times is suspect (see learn): lines by the home, the second for the chunks for the ToR, the third, the last time
+	// that a timer of the oldest chunk fired, for as many chunks as there is credit.
+	lines                 []lines
+	torLine, recoveryLine int64
+	credit                int
 
 	oldest, opening, newest *Collective // in flight, in the order of issue; opening is the one that next is in, nil if all are open
 	finished, lastFinished  *Collective // not yet returned by Completed
 	spareExponents          [][]int32   // of finished collectives
 	spareKnown              [][]bool
 
-	// A new home is to be told where this worker is (Resume): when next, and how often it was.
-	greeting  bool
-	greetings int
-	greetAt   int64
+	greetings []greeting // by home
+	resumedAt int64      // when the generation began
 
 	broken error
 	stats  Stats
@@ -74,7 +73,9 @@ func New(cfg Config) (*Engine, error) {
 		base: start, next: start, end: start,
 		chunks:     make([]chunk, size),
 		results:    newResults(cfg.ring(), cfg.Elements),
-		suspects:   [classes]order{{none, none}, {none, none}},
+		suspects:   noSuspects(cfg.Shards),
+		lines:      make([]lines, cfg.Shards),
+		greetings:  make([]greeting, cfg.Shards),
 		ready:      newQueue(size),
 		resends:    newQueue(2 * size),
 		answers:    newQueue(cfg.ring()),
@@ -84,9 +85,14 @@ func New(cfg Config) (*Engine, error) {
 		window:     window{size: float64(cfg.Window), limit: float64(cfg.Window)},
 	}
 	if cfg.Tor != nil {
-		e.deferred, e.ahead = newQueue(size), make([]uint64, cfg.ring())
+		e.makeRoomForTor()
 	}
 	return e, nil
+}
+
+// makeRoomForTor is for what only jobs with a ToR need.
+func (e *Engine) makeRoomForTor() {
+	e.deferred, e.ahead = newQueue(uint32(len(e.chunks))), make([]uint64, e.cfg.ring())
 }
 
 // Submit issues a collective after those issued before it. An error means that it was not issued: the buffer or the operation is
@@ -158,7 +164,7 @@ func (e *Engine) Abort(err error) {
 	}
 	// Nothing is outstanding any more. RESULTs are kept: the others may still need them.
 	e.base, e.next, e.opening = e.end, e.end, nil
-	e.suspects = [classes]order{{none, none}, {none, none}}
+	e.suspects = noSuspects(e.cfg.Shards)
 	e.ready.reset()
 	e.resends.reset()
 	e.deferred.reset()

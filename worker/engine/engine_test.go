@@ -370,13 +370,13 @@ func FuzzReceive(f *testing.F) {
 		sent := x.poll(0)
 		x.echo(ms/5, sent[0])
 		x.poll(ms / 5)
-		before := *x.engine
+		before, lines := *x.engine, x.engine.lines[0]
 		x.engine.Receive(ms, payload, ce)
 		var h wire.Header
 		if _, err := h.Decode(payload); err != nil || h.Job != 7 || h.Generation != 3 || h.Cookie != 0xfeedface {
 			after := *x.engine
 			before.stats, after.stats = Stats{}, Stats{}
-			if before.base != after.base || before.next != after.next || before.resends.tail != after.resends.tail || before.broken != after.broken || before.lossLine != after.lossLine {
+			if before.base != after.base || before.next != after.next || before.resends.tail != after.resends.tail || before.broken != after.broken || lines != after.lines[0] {
 				t.Fatal("a packet from outside the job changed the engine")
 			}
 		}

@@ -8,7 +8,7 @@ func (e *Engine) learn(now int64, ch *chunk) {
 	repaired := ch.sends > 1 || ch.probes > 0
 	if !repaired && !ch.held {
 		e.trip.measure(now, ch.lastSent)
-	} else if ch.sends == 1 && !ch.haveKnown && ch.class() == torChunk {
+	} else if ch.sends == 1 && !ch.haveKnown && ch.forTor() {
 		// It was spilled, and asked about because the ToR's answers come sooner. Not to count it would keep that so.
 		e.trip.measureLate(now, ch.lastSent)
 	}
@@ -18,21 +18,35 @@ func (e *Engine) learn(now int64, ch *chunk) {
 		// Faster than possible: the answer to an earlier send, which says nothing about what was sent since (RFC 8985 §6.2 step 2).
 		return
 	}
-	line := ch.lastSent - e.trip.smoothed/4
-	e.repairLine = max(e.repairLine, line)
+	line, lines := ch.lastSent-e.trip.smoothed/4, e.linesOf(ch)
+	lines.repair = max(lines.repair, line)
 	if ch.sends > 1 {
 		e.credit += 2
 	}
 	if repaired {
 		return
 	}
-	e.lossLine = max(e.lossLine, line)
+	lines.loss = max(lines.loss, line)
+}
+
+// lines are what the RESULTs of one home are evidence of. They say nothing of chunks that another home has, which may be farther or have more to do.
+type lines struct {
+	loss   int64 // every chunk that was last asked about before is suspect
+	repair int64 // the oldest is, if it was
+}
+
+// linesOf are those of a chunk's home.
+func (e *Engine) linesOf(ch *chunk) *lines {
+	if ch.forTor() {
+		return &e.lines[0]
+	}
+	return &e.lines[ch.class]
 }
 
 // touch notes that the home was asked about a chunk.
 func (e *Engine) touch(now int64, position uint64, ch *chunk) {
 	i := e.place(position)
-	suspects := &e.suspects[ch.class()]
+	suspects := &e.suspects[ch.class]
 	if ch.sends > 0 {
 		suspects.remove(e.chunks, i)
 	}
@@ -66,6 +80,9 @@ func (e *Engine) deadlines() (probe, resend int64) {
 	}
 	return probe, resend
 }
+
+// silentSince is since when a new RESULT is missed: the last one, or the beginning of a generation that goes on.
+func (e *Engine) silentSince() int64 { return max(e.lastProgress, e.resumedAt) }
 
 // silence is the error for having waited too long: it names who is missing from the oldest chunk, or the home.
 func (e *Engine) silence(now int64) error {

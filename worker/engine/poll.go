@@ -19,7 +19,7 @@ const Never = math.MaxInt64
 // Poll puts out everything that is due and says when to call again if nothing arrives: now if the output was full. Collectives
 // can finish (with an error) here as well as in Receive.
 func (e *Engine) Poll(now int64, out Output) (wake int64) {
-	if e.oldest != nil && now-e.lastProgress >= e.cfg.Silence {
+	if e.oldest != nil && now-e.silentSince() >= e.cfg.Silence {
 		e.Abort(e.silence(now))
 	}
 	if !e.sendAnswers(now, out) {
@@ -36,7 +36,7 @@ func (e *Engine) Poll(now int64, out Output) (wake int64) {
 	if !e.sendResends(now, out) || !e.sendTimeout(now, out) || !e.sendProbes(now, out) || !e.sendReady(now, out) || !e.sendNew(now, out) {
 		return now
 	}
-	wake = e.lastProgress + e.cfg.Silence
+	wake = e.silentSince() + e.cfg.Silence
 	probe, resend := e.deadlines()
 	return min(wake, probe, resend, next)
 }
@@ -99,12 +99,12 @@ func (e *Engine) sendTimeout(now int64, out Output) bool {
 
 // sendProbes asks about the chunks that are suspected to be lost.
 func (e *Engine) sendProbes(now int64, out Output) bool {
-	if ch := e.outstanding(e.base); ch != nil && ch.lastAsked < e.repairLine && !e.sendProbe(now, e.base, ch, out) {
+	if ch := e.outstanding(e.base); ch != nil && ch.lastAsked < e.linesOf(ch).repair && !e.sendProbe(now, e.base, ch, out) {
 		return false
 	}
-	for c := range classes {
-		for line := e.lossLineOf(c); ; {
-			i := e.suspects[c].head
+	for class := range e.suspects {
+		for line := e.lossLineOf(class); ; {
+			i := e.suspects[class].head
 			if i == none || e.chunks[i].lastAsked >= line {
 				break
 			}
@@ -114,10 +114,7 @@ func (e *Engine) sendProbes(now int64, out Output) bool {
 		}
 	}
 	for {
-		i := e.suspects[homeChunk].head
-		if t := e.suspects[torChunk].head; i == none || t != none && e.chunks[t].lastAsked < e.chunks[i].lastAsked {
-			i = t
-		}
+		i := e.longestUnasked()
 		if i == none {
 			return true
 		}
@@ -133,6 +130,17 @@ func (e *Engine) sendProbes(now int64, out Output) bool {
 		}
 		e.credit--
 	}
+}
+
+// longestUnasked is the place of the suspect that was not asked about for the longest time.
+func (e *Engine) longestUnasked() int32 {
+	i := int32(none)
+	for class := range e.suspects {
+		if head := e.suspects[class].head; i == none || head != none && e.chunks[head].lastAsked < e.chunks[i].lastAsked {
+			i = head
+		}
+	}
+	return i
 }
 
 // position is that of the chunk at a place of the array, which has those of [base, base + its length).
@@ -162,7 +170,7 @@ func (e *Engine) sendNew(now int64, out Output) bool {
 			return true
 		}
 		ch := e.chunk(e.next)
-		ch.open(c, int(e.next-c.first), e.cfg.slot(uint32(e.next)))
+		ch.open(c, int(e.next-c.first), e.cfg.slot(uint32(e.next)), e.cfg.class(uint32(e.next)))
 		settled := !ch.waits() && e.settle(now, e.next, ch)
 		if !settled && !ch.waits() && !e.sendData(now, e.next, ch, out) {
 			return false

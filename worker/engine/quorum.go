@@ -75,6 +75,9 @@ func (e *Engine) settle(now int64, position uint64, ch *chunk) bool {
 	e.stats.Results++
 	e.lastProgress, e.doublings = now, 0
 	e.take(ch, &h, elements)
+	if shards := e.cfg.Shards; shards > 1 && wire.Shard(uint32(position), shards) != wire.Shard(uint32(position+1), shards) {
+		e.tell(now, wire.Shard(uint32(position), shards))
+	}
 	return true
 }
 
@@ -82,48 +85,11 @@ func (e *Engine) settle(now int64, position uint64, ch *chunk) bool {
 // before is overdue as well. The home releases what it is asked about, so a rank whose own question brought this RESULT asks about all that it sent before that.
 func (e *Engine) onRelease(ch *chunk) {
 	e.stats.PartialResults++
-	e.repairLine = max(e.repairLine, ch.lastSent-e.path().smoothed/4)
+	lines := e.linesOf(ch)
+	lines.repair = max(lines.repair, ch.lastSent-e.path().smoothed/4)
 	if ch.probes > 0 {
 		e.credit = len(e.chunks)
 	}
-}
-
-// Resume goes on in a new generation of the job, because the home's memory was lost or another home takes its place. From now on packets of the
-// old one are foreign, so that a RESULT which this worker does not have by now will not reach it any more: that is what the
-// new home can rely on. Everything outstanding is asked about again.
-func (e *Engine) Resume(now int64, generation uint8, cookie uint32) {
-	e.cfg.Generation, e.cfg.Cookie = generation, cookie
-	e.greeting, e.greetings, e.greetAt = true, 0, now
-	for position := e.base; position < e.next; position++ {
-		if ch := e.outstanding(position); ch != nil {
-			ch.held, ch.haveKnown, ch.solicited, ch.due = false, false, false, 0
-		}
-	}
-	for i := range e.results.entries {
-		e.results.entries[i].solicited, e.results.entries[i].answered = false, false
-	}
-	e.recoveryLine, e.credit = now, len(e.chunks)
-	e.overdue, e.doublings, e.unanswered = 0, 0, 0
-}
-
-// greet tells a new home how far this worker is, which it must know of everybody before it sums anything, where nothing outstanding does. It ends with the first packet of the
-// generation: that answers this worker, or is about a chunk that the home took.
-func (e *Engine) greet(now int64, out Output) (next int64, room bool) {
-	if !e.greeting || e.outstanding(e.base) != nil {
-		return Never, true
-	}
-	if now >= e.greetAt {
-		b := e.packet(uint32(e.base), wire.HeaderSize, out)
-		if b == nil {
-			return now, false
-		}
-		h := e.header(wire.Probe, uint32(e.base), wire.NoSlot)
-		h.Encode(b)
-		e.stats.Probes++
-		e.greetAt = now + e.path().timeout(e.greetings)
-		e.greetings++
-	}
-	return e.greetAt, true
 }
 
 // Outcome says who is in the result of a finished collective that has no error. It is the same at every rank, but for Missed.

@@ -131,13 +131,23 @@ func TestEarlyResultsOfAJobThatWaits(t *testing.T) {
 	x.expect(0, "D0 D1")
 }
 
+// resume goes on in generation 9.
+func (x *script) resume(now int64) {
+	x.t.Helper()
+	next := x.engine.cfg
+	next.Generation, next.Cookie = 9, 0xabcdef
+	if err := x.engine.Resume(now, next); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
 // TestResume: a new generation is asked about all that is outstanding, or told where this worker is; the old one is foreign; kept RESULTs are of the new one.
 func TestResume(t *testing.T) {
 	x := newScript(t, quorum)
 	x.submit(0, ints(64))
 	x.expect(0, "D0 D1 D2")
 	x.receive(100, wire.Result, 0, 7, descriptorOf(64), func(h *wire.Header) { h.Op = wire.Max })
-	x.engine.Resume(200, 9, 0xabcdef)
+	x.resume(200)
 	sent := func(now int64) (all []wire.Header) {
 		x.sent = nil
 		x.wake = x.engine.Poll(now, x)
@@ -174,7 +184,7 @@ func TestResume(t *testing.T) {
 	if got := sent(500); len(got) != 0 || x.wake != Never {
 		t.Errorf("%+v, wake %d", got, x.wake)
 	}
-	x.engine.Resume(600, 9, 0xabcdef)
+	x.resume(600)
 	for now := int64(600); now < 100*ms; now = x.wake {
 		if got := sent(now); len(got) != 1 || got[0].Type != wire.Probe || got[0].Seq != 3 || x.wake <= now || x.wake-now > 50*ms {
 			t.Fatalf("at %d: %+v, wake %d", now, got, x.wake)

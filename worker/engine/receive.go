@@ -23,7 +23,7 @@ func (e *Engine) Receive(now int64, payload []byte, ce bool) {
 		e.stats.MismatchedPacket++
 		return
 	}
-	e.unanswered, e.greeting = 0, false
+	e.heard(h.Seq)
 	// The nearest position with this seq: serial arithmetic around base.
 	position := e.base + uint64(int64(int32(h.Seq-uint32(e.base))))
 	switch h.Type {
@@ -91,12 +91,12 @@ func (e *Engine) onResult(now int64, position uint64, h *wire.Header, elements, 
 	}
 	e.stats.Results++
 	e.results.store(position, packet, ch.solicited)
-	e.suspects[ch.class()].remove(e.chunks, e.place(position))
+	e.suspects[ch.class].remove(e.chunks, e.place(position))
 	ch.done, ch.wantResend, ch.due = true, false, 0
 	e.lastProgress, e.doublings = now, 0
 	if h.Bitmap != e.full {
 		e.onRelease(ch)
-	} else if ch.class() == torChunk && h.Priority != 0 {
+	} else if ch.forTor() && h.Priority != 0 {
 		e.stats.TorResults++
 		e.learnFromTor(now, ch)
 	} else {

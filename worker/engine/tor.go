@@ -49,22 +49,6 @@ func (c *Config) slot(seq uint32) uint16 {
 	return r.Base + uint16((lane+uint32(r.Offset))&uint32(r.Slots-1))
 }
 
-// class is whom a chunk is for: one of the two lists of suspects.
-type class uint8
-
-const (
-	homeChunk class = iota
-	torChunk
-	classes
-)
-
-func (ch *chunk) class() class {
-	if ch.slot == wire.NoSlot {
-		return homeChunk
-	}
-	return torChunk
-}
-
 // path is the round trip by which timers wait: the longer of the two, for where a chunk is summed is known when its RESULT comes.
 func (e *Engine) path() *roundTrip {
 	home := e.homeTrip()
@@ -111,11 +95,11 @@ func (e *Engine) learnFromAnswer(now int64, ch *chunk, have uint64) {
 }
 
 // lossLineOf is the time before which the chunks of a class are suspect unless they were asked about since.
-func (e *Engine) lossLineOf(c class) int64 {
-	if c == torChunk {
-		return max(e.lossLine, e.torLine)
+func (e *Engine) lossLineOf(class int) int64 {
+	if class == e.cfg.Shards {
+		return max(e.lines[0].loss, e.torLine) // a job with a ToR has one home
 	}
-	return e.lossLine
+	return e.lines[class].loss
 }
 
 // noteSolicitAhead remembers that the home was asked for a chunk of the ToR's that this rank has not sent yet.
@@ -135,7 +119,7 @@ func (e *Engine) solicitedAhead(position uint64) bool {
 // slot. If that is not the end of it, this chunk is due a round trip later.
 func (e *Engine) leaveToLower(now int64, position uint64, ch *chunk, have uint64) bool {
 	missing := e.full &^ have
-	if ch.class() != torChunk || missing == 0 || missing&-missing == e.own || ch.due == 0 && e.deferred.full() {
+	if !ch.forTor() || missing == 0 || missing&-missing == e.own || ch.due == 0 && e.deferred.full() {
 		return false
 	}
 	if ch.due == 0 {

@@ -276,12 +276,13 @@ type JobSpec struct {
 	Quorum *Quorum `protobuf:"bytes,14,opt,name=quorum,proto3" json:"quorum,omitempty"`
 	// Among how many homes the job's chunks are shared out; 0: one. More than one needs as many appliances, and a job that goes through no ToR.
 	Shards uint32 `protobuf:"varint,15,opt,name=shards,proto3" json:"shards,omitempty"`
-	// An elastic job goes on with so many ranks at least when not all of workers join; 0: it needs all of them.
+	// An elastic job goes on with so many ranks at least when not all of workers join; 0: it is not elastic, and needs all of them.
 	MinWorkers uint32 `protobuf:"varint,16,opt,name=min_workers,json=minWorkers,proto3" json:"min_workers,omitempty"`
 	// How long an elastic job that has min_workers waits for more; left out: 5 s.
 	Settle *durationpb.Duration `protobuf:"bytes,17,opt,name=settle,proto3" json:"settle,omitempty"`
-	// How long after its call broke a worker counts as dead: the collectives of the others then fail, and name it. Left out: never for
-	// this reason, only by silence.
+	// How long after its call broke a worker counts as dead: the collectives of the others then fail, and name it; with a quorum only when
+	// fewer than that are left. 0: never for this reason, only by silence. Left out: what the configuration says, and else 10 s for an elastic
+	// job, 0 for another.
 	LostAfter     *durationpb.Duration `protobuf:"bytes,18,opt,name=lost_after,json=lostAfter,proto3" json:"lost_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -703,7 +704,9 @@ type Job struct {
 	Homes   []string `protobuf:"bytes,13,rep,name=homes,proto3" json:"homes,omitempty"`
 	Standby []string `protobuf:"bytes,14,rep,name=standby,proto3" json:"standby,omitempty"`
 	// How often a running generation went on as a new one: because a home was lost, drained or had lost its memory.
-	Moves         uint32 `protobuf:"varint,15,opt,name=moves,proto3" json:"moves,omitempty"`
+	Moves uint32 `protobuf:"varint,15,opt,name=moves,proto3" json:"moves,omitempty"`
+	// How many ranks the running generation has; 0: none is running. Other than spec.workers in elastic jobs only.
+	Ranks         uint32 `protobuf:"varint,16,opt,name=ranks,proto3" json:"ranks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -839,6 +842,13 @@ func (x *Job) GetStandby() []string {
 func (x *Job) GetMoves() uint32 {
 	if x != nil {
 		return x.Moves
+	}
+	return 0
+}
+
+func (x *Job) GetRanks() uint32 {
+	if x != nil {
+		return x.Ranks
 	}
 	return 0
 }
@@ -1449,7 +1459,7 @@ const file_spillway_v1_job_proto_rawDesc = "" +
 	"\x06region\x18\x04 \x01(\v2\x13.spillway.v1.RegionR\x06region\x12\x14\n" +
 	"\x05group\x18\x05 \x01(\tR\x05group\x12\x1f\n" +
 	"\vworker_port\x18\x06 \x01(\rR\n" +
-	"workerPort\"\xa8\x04\n" +
+	"workerPort\"\xbe\x04\n" +
 	"\x03Job\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.spillway.v1.JobSpecR\x04spec\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\rR\x02id\x12\x1e\n" +
@@ -1470,7 +1480,8 @@ const file_spillway_v1_job_proto_rawDesc = "" +
 	"\fcollected_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\vcollectedAt\x12\x14\n" +
 	"\x05homes\x18\r \x03(\tR\x05homes\x12\x18\n" +
 	"\astandby\x18\x0e \x03(\tR\astandby\x12\x14\n" +
-	"\x05moves\x18\x0f \x01(\rR\x05moves\"U\n" +
+	"\x05moves\x18\x0f \x01(\rR\x05moves\x12\x14\n" +
+	"\x05ranks\x18\x10 \x01(\rR\x05ranks\"U\n" +
 	"\x10CreateJobRequest\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.spillway.v1.JobSpecR\x04spec\x12\x17\n" +
 	"\adry_run\x18\x02 \x01(\bR\x06dryRun\"7\n" +

@@ -38,6 +38,8 @@ const (
 	WorkerState_WORKER_STATE_LOST WorkerState = 4
 	// Has left in good order.
 	WorkerState_WORKER_STATE_LEFT WorkerState = 5
+	// Was lost for the job's lost_after: the others were told, and it cannot resume unless the job goes on without it.
+	WorkerState_WORKER_STATE_DEAD WorkerState = 6
 )
 
 // Enum value maps for WorkerState.
@@ -49,6 +51,7 @@ var (
 		3: "WORKER_STATE_PRESENT",
 		4: "WORKER_STATE_LOST",
 		5: "WORKER_STATE_LEFT",
+		6: "WORKER_STATE_DEAD",
 	}
 	WorkerState_value = map[string]int32{
 		"WORKER_STATE_UNSPECIFIED": 0,
@@ -57,6 +60,7 @@ var (
 		"WORKER_STATE_PRESENT":     3,
 		"WORKER_STATE_LOST":        4,
 		"WORKER_STATE_LEFT":        5,
+		"WORKER_STATE_DEAD":        6,
 	}
 )
 
@@ -2590,14 +2594,15 @@ const file_spillway_v1_node_proto_rawDesc = "" +
 	"\x03job\x18\x05 \x01(\tR\x03job\x12\x12\n" +
 	"\x04text\x18\x06 \x01(\tR\x04text\x12\x14\n" +
 	"\x05ranks\x18\a \x03(\rR\x05ranks\x12\x12\n" +
-	"\x04lost\x18\b \x01(\x04R\x04lost*\xa6\x01\n" +
+	"\x04lost\x18\b \x01(\x04R\x04lost*\xbd\x01\n" +
 	"\vWorkerState\x12\x1c\n" +
 	"\x18WORKER_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14WORKER_STATE_MISSING\x10\x01\x12\x17\n" +
 	"\x13WORKER_STATE_JOINED\x10\x02\x12\x18\n" +
 	"\x14WORKER_STATE_PRESENT\x10\x03\x12\x15\n" +
 	"\x11WORKER_STATE_LOST\x10\x04\x12\x15\n" +
-	"\x11WORKER_STATE_LEFT\x10\x05*\x8f\x01\n" +
+	"\x11WORKER_STATE_LEFT\x10\x05\x12\x15\n" +
+	"\x11WORKER_STATE_DEAD\x10\x06*\x8f\x01\n" +
 	"\vSwitchState\x12\x1c\n" +
 	"\x18SWITCH_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11SWITCH_STATE_AWAY\x10\x01\x12\x17\n" +

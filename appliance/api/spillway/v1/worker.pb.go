@@ -40,6 +40,8 @@ const (
 	NoticeKind_NOTICE_KIND_SWITCH NoticeKind = 5
 	// Workers are dead: they have been lost for the job's lost_after. Collectives that need them fail.
 	NoticeKind_NOTICE_KIND_DEAD NoticeKind = 6
+	// Workers wait for the next generation of this elastic job: join again for it, all at the same step. What runs is not disturbed.
+	NoticeKind_NOTICE_KIND_RESIZE NoticeKind = 7
 )
 
 // Enum value maps for NoticeKind.
@@ -52,6 +54,7 @@ var (
 		4: "NOTICE_KIND_LEFT",
 		5: "NOTICE_KIND_SWITCH",
 		6: "NOTICE_KIND_DEAD",
+		7: "NOTICE_KIND_RESIZE",
 	}
 	NoticeKind_value = map[string]int32{
 		"NOTICE_KIND_UNSPECIFIED": 0,
@@ -61,6 +64,7 @@ var (
 		"NOTICE_KIND_LEFT":        4,
 		"NOTICE_KIND_SWITCH":      5,
 		"NOTICE_KIND_DEAD":        6,
+		"NOTICE_KIND_RESIZE":      7,
 	}
 )
 
@@ -103,7 +107,8 @@ type JoinRequest struct {
 	Resume *Resume `protobuf:"bytes,4,opt,name=resume,proto3" json:"resume,omitempty"`
 	// What the worker is, for people: host name, process id.
 	Description string `protobuf:"bytes,5,opt,name=description,proto3" json:"description,omitempty"`
-	// Elastic jobs: take any rank that is free, preferably this one. Parameters say which it became.
+	// Elastic jobs: take any rank that is free, preferably this one. Parameters say which it became. With resume it is a member of the running
+	// generation that asks for the next one: its part ends, and it is given a rank before those that come anew.
 	AnyRank       bool `protobuf:"varint,6,opt,name=any_rank,json=anyRank,proto3" json:"any_rank,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -672,7 +677,10 @@ type Notice struct {
 	// In words.
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
 	// Whom it is about.
-	Ranks         []uint32 `protobuf:"varint,3,rep,packed,name=ranks,proto3" json:"ranks,omitempty"`
+	Ranks []uint32 `protobuf:"varint,3,rep,packed,name=ranks,proto3" json:"ranks,omitempty"`
+	// Of dead workers: who each of the ranks was, in words, and how long ago the first of them was heard of last.
+	Descriptions  []string             `protobuf:"bytes,4,rep,name=descriptions,proto3" json:"descriptions,omitempty"`
+	Ago           *durationpb.Duration `protobuf:"bytes,5,opt,name=ago,proto3" json:"ago,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -724,6 +732,20 @@ func (x *Notice) GetText() string {
 func (x *Notice) GetRanks() []uint32 {
 	if x != nil {
 		return x.Ranks
+	}
+	return nil
+}
+
+func (x *Notice) GetDescriptions() []string {
+	if x != nil {
+		return x.Descriptions
+	}
+	return nil
+}
+
+func (x *Notice) GetAgo() *durationpb.Duration {
+	if x != nil {
+		return x.Ago
 	}
 	return nil
 }
@@ -883,16 +905,18 @@ const file_spillway_v1_worker_proto_rawDesc = "" +
 	"\x04Home\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\rR\x04port\x12\x14\n" +
-	"\x05ports\x18\x03 \x01(\rR\x05ports\"_\n" +
+	"\x05ports\x18\x03 \x01(\rR\x05ports\"\xb0\x01\n" +
 	"\x06Notice\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.spillway.v1.NoticeKindR\x04kind\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x14\n" +
-	"\x05ranks\x18\x03 \x03(\rR\x05ranks\"]\n" +
+	"\x05ranks\x18\x03 \x03(\rR\x05ranks\x12\"\n" +
+	"\fdescriptions\x18\x04 \x03(\tR\fdescriptions\x12+\n" +
+	"\x03ago\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03ago\"]\n" +
 	"\fLeaveRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
 	"\x04rank\x18\x02 \x01(\rR\x04rank\x12'\n" +
 	"\x04part\x18\x03 \x01(\v2\x13.spillway.v1.ResumeR\x04part\"\x0f\n" +
-	"\rLeaveResponse*\xb6\x01\n" +
+	"\rLeaveResponse*\xce\x01\n" +
 	"\n" +
 	"NoticeKind\x12\x1b\n" +
 	"\x17NOTICE_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
@@ -901,7 +925,8 @@ const file_spillway_v1_worker_proto_rawDesc = "" +
 	"\x13NOTICE_KIND_RESUMED\x10\x03\x12\x14\n" +
 	"\x10NOTICE_KIND_LEFT\x10\x04\x12\x16\n" +
 	"\x12NOTICE_KIND_SWITCH\x10\x05\x12\x14\n" +
-	"\x10NOTICE_KIND_DEAD\x10\x062\x8e\x01\n" +
+	"\x10NOTICE_KIND_DEAD\x10\x06\x12\x16\n" +
+	"\x12NOTICE_KIND_RESIZE\x10\a2\x8e\x01\n" +
 	"\rWorkerService\x12=\n" +
 	"\x04Join\x12\x18.spillway.v1.JoinRequest\x1a\x19.spillway.v1.JoinResponse0\x01\x12>\n" +
 	"\x05Leave\x12\x19.spillway.v1.LeaveRequest\x1a\x1a.spillway.v1.LeaveResponseB/Z-spillway/appliance/api/spillway/v1;spillwayv1b\x06proto3"
@@ -949,16 +974,17 @@ var file_spillway_v1_worker_proto_depIdxs = []int32{
 	12, // 9: spillway.v1.Parameters.silence:type_name -> google.protobuf.Duration
 	13, // 10: spillway.v1.Parameters.quorum:type_name -> spillway.v1.Quorum
 	0,  // 11: spillway.v1.Notice.kind:type_name -> spillway.v1.NoticeKind
-	2,  // 12: spillway.v1.LeaveRequest.part:type_name -> spillway.v1.Resume
-	1,  // 13: spillway.v1.WorkerService.Join:input_type -> spillway.v1.JoinRequest
-	8,  // 14: spillway.v1.WorkerService.Leave:input_type -> spillway.v1.LeaveRequest
-	3,  // 15: spillway.v1.WorkerService.Join:output_type -> spillway.v1.JoinResponse
-	9,  // 16: spillway.v1.WorkerService.Leave:output_type -> spillway.v1.LeaveResponse
-	15, // [15:17] is the sub-list for method output_type
-	13, // [13:15] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	12, // 12: spillway.v1.Notice.ago:type_name -> google.protobuf.Duration
+	2,  // 13: spillway.v1.LeaveRequest.part:type_name -> spillway.v1.Resume
+	1,  // 14: spillway.v1.WorkerService.Join:input_type -> spillway.v1.JoinRequest
+	8,  // 15: spillway.v1.WorkerService.Leave:input_type -> spillway.v1.LeaveRequest
+	3,  // 16: spillway.v1.WorkerService.Join:output_type -> spillway.v1.JoinResponse
+	9,  // 17: spillway.v1.WorkerService.Leave:output_type -> spillway.v1.LeaveResponse
+	16, // [16:18] is the sub-list for method output_type
+	14, // [14:16] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_spillway_v1_worker_proto_init() }

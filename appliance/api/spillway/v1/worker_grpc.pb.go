@@ -32,6 +32,7 @@ type WorkerServiceClient interface {
 	// Join takes part in a job as one rank. While ranks are missing the appliance sends Waiting, at each change and at least every
 	// few seconds; when the last has joined, Parameters, to all; from then on Notices. The call lasts as long as the worker takes part: its end
 	// without Leave is the loss of a worker, which has the job's grace to resume.
+	// A generation of an elastic job is formed of those who wait, when no member of the one before is left that has not joined again.
 	// NOT_FOUND: no such job; ALREADY_EXISTS: the rank is present elsewhere; OUT_OF_RANGE: no such rank; PERMISSION_DENIED: not this job, or not
 	// this address; FAILED_PRECONDITION: the job is draining, or the generation to resume is over; ABORTED: the job was deleted.
 	Join(ctx context.Context, in *JoinRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[JoinResponse], error)
@@ -85,6 +86,7 @@ type WorkerServiceServer interface {
 	// Join takes part in a job as one rank. While ranks are missing the appliance sends Waiting, at each change and at least every
 	// few seconds; when the last has joined, Parameters, to all; from then on Notices. The call lasts as long as the worker takes part: its end
 	// without Leave is the loss of a worker, which has the job's grace to resume.
+	// A generation of an elastic job is formed of those who wait, when no member of the one before is left that has not joined again.
 	// NOT_FOUND: no such job; ALREADY_EXISTS: the rank is present elsewhere; OUT_OF_RANGE: no such rank; PERMISSION_DENIED: not this job, or not
 	// this address; FAILED_PRECONDITION: the job is draining, or the generation to resume is over; ABORTED: the job was deleted.
 	Join(*JoinRequest, grpc.ServerStreamingServer[JoinResponse]) error
