@@ -209,15 +209,7 @@ func (c *campaign) end(ctx context.Context, s *stage) error {
 	if err := s.crew.permit(forever); err != nil {
 		return err
 	}
-	err := s.crew.await(ctx, "the end of the training", func() bool {
-		for rank := range s.crew.workers {
-			if s.crew.epochs[rank] < c.training.Epochs {
-				return false
-			}
-		}
-		return true
-	})
-	if err != nil {
+	if err := s.crew.awaitEpochs(ctx, c.training.Epochs); err != nil {
 		return err
 	}
 	c.report.Weights = c.weights

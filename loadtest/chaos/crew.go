@@ -20,13 +20,21 @@ type crew struct {
 
 // newCrew starts the job's workers, who join and wait for a permit.
 func (s *stage) newCrew(ctx context.Context, training *train.Config, hashes []string) (*crew, error) {
+	return s.newPacedCrew(ctx, training, hashes, nil)
+}
+
+// newPacedCrew is newCrew with workers that do something beside, each by its rank; nil: none does.
+func (s *stage) newPacedCrew(ctx context.Context, training *train.Config, hashes []string, paceOf func(rank int) *pace) (*crew, error) {
 	invitations, err := s.rack.Invite(s.job)
 	if err != nil {
 		return nil, err
 	}
 	c := &crew{steps: newSteps(len(invitations), hashes)}
 	for rank, invitation := range invitations {
-		a := assignment{Invitation: invitation}
+		a := assignment{Invitation: invitation, Quorum: s.job.Quorum != nil}
+		if paceOf != nil {
+			a.Pace = paceOf(rank)
+		}
 		if training != nil {
 			config := *training
 			config.Rank = rank

@@ -3,6 +3,8 @@ package chaos
 import (
 	"context"
 	"slices"
+
+	"spillway/loadtest/rack"
 )
 
 // A Scenario is a kind of fault.
@@ -15,6 +17,8 @@ type Scenario struct {
 	// Simulated says by what command the same is shown in the simulated network, if it is.
 	Simulated string
 	needs     needs
+	// workers are how many there are unless somebody says otherwise; 0 is 4.
+	workers int
 	// prepare is called once the workers reduce, before the first fault; nil: nothing.
 	prepare func(context.Context, *stage) error
 	// strike makes one fault, and undoes it as far as it is somebody else's business to undo it.
@@ -25,12 +29,13 @@ type Scenario struct {
 
 // needs are what a rack must have for a scenario.
 type needs struct {
-	tor        bool // a software ToR, with memory for a quarter of what is in flight
-	appliances int  // 0 is 1
-	hooks      bool // for faults on the workers' links
-	outsider   bool // a worker's host that takes no part in the job
-	training   bool // the workload is the demo's training
-	impatient  bool // workers give up after a second without a result
+	tor        bool         // a software ToR, with memory for a quarter of what is in flight
+	appliances int          // 0 is 1
+	hooks      bool         // for faults on the workers' links
+	outsider   bool         // a worker's host that takes no part in the job
+	training   bool         // the workload is the demo's training
+	impatient  bool         // workers give up after a second without a result
+	quorum     *rack.Quorum // of all but one; nil: the job waits for all
 }
 
 // An incident is one fault, in ns of the monotonic clock.
@@ -43,11 +48,16 @@ type incident struct {
 
 // Scenarios are all there are, in the order of the documentation.
 func Scenarios() []Scenario {
-	return slices.Concat(switchScenarios(), daemonScenarios(), linkScenarios(), memoryScenarios(), hostileScenarios(), workerScenarios())
+	return slices.Concat(switchScenarios(), daemonScenarios(), linkScenarios(), memoryScenarios(), hostileScenarios(), workerScenarios(), stragglerScenarios())
 }
 
 // clockRule is what most scenarios' clocks are.
 const clockRule = "from the fault to the end, at its last worker, of the collective that took longest among those in flight from the fault until all was repaired; less the undisturbed median"
 
 // DefaultWorkers is how many workers the scenario has unless somebody says otherwise.
-func (s *Scenario) DefaultWorkers() int { return 4 }
+func (s *Scenario) DefaultWorkers() int {
+	if s.workers != 0 {
+		return s.workers
+	}
+	return 4
+}

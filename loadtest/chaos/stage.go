@@ -73,6 +73,9 @@ func newStage(ctx context.Context, o *Options, n needs, rng *rand.Rand) (s *stag
 		s.job.Hosts = append(s.job.Hosts, host)
 	}
 	s.pattern = pattern{Seed: o.Seed, Workers: o.Workers, Length: int(o.Size / elementSize), Elements: jobElements}
+	if s.job.Quorum = n.quorum; s.job.Quorum != nil {
+		s.job.Quorum.Workers = o.Workers - 1
+	}
 	if err := s.rack.AddJob(ctx, s.job); err != nil {
 		return nil, errors.Join(err, s.rack.Close())
 	}

@@ -11,9 +11,11 @@ import (
 
 // A collective is one step over all workers.
 type collective struct {
-	start, end int64 // of the first worker and of the last, ns of the monotonic clock
-	done       int   // at so many workers
-	wrong      int   // results, by worker
+	start, end int64   // of the first worker and of the last, ns of the monotonic clock
+	done       int     // at so many workers
+	wrong      int     // results, by worker
+	ends       []int64 // by rank
+	missed     int     // workers that the result lacks elements of
 }
 
 // steps are all collectives of a crew. Safe for concurrent use.
@@ -63,13 +65,17 @@ func (s *steps) take(rank int, a account) {
 // takeStep is take; s.mu is held.
 func (s *steps) takeStep(rank int, step *stepAccount) {
 	for len(s.all) <= step.Number {
-		s.all = append(s.all, collective{})
+		s.all = append(s.all, collective{ends: make([]int64, s.workers)})
 	}
 	c := &s.all[step.Number]
 	if c.done == 0 || step.Start < c.start {
 		c.start = step.Start
 	}
 	c.end = max(c.end, step.End)
+	c.ends[rank] = step.End
+	if step.Missed > 0 {
+		c.missed++
+	}
 	c.done++
 	if bad := step.Wrong >= 0 || s.hashes != nil && (step.Number >= len(s.hashes) || step.Hash != s.hashes[step.Number]); bad {
 		c.wrong++
@@ -130,6 +136,18 @@ func (s *steps) failure() error {
 // awaitSteps waits until so many steps are complete.
 func (s *steps) awaitSteps(ctx context.Context, n int) error {
 	return s.await(ctx, fmt.Sprintf("step %d", n), func() bool { return s.complete >= n })
+}
+
+// awaitEpochs waits until all workers have trained so many epochs.
+func (s *steps) awaitEpochs(ctx context.Context, n int) error {
+	return s.await(ctx, "the end of the training", func() bool {
+		for rank := range s.workers {
+			if s.epochs[rank] < n {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // completed is how many steps are done at all workers.

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"spillway/loadtest/reference"
+	"spillway/worker"
 )
 
 // variants is after how many steps the tensors come again: neighbours must differ, so that the result of another step is noticed.
@@ -65,6 +66,51 @@ func differs(got, want []float32) int {
 		if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
 			return i
 		}
+	}
+	return -1
+}
+
+// integers are all ranks' contributions in int32, by variant and rank: so small that no sum of 64 saturates.
+func (p *pattern) integers() [][][]int32 {
+	all := make([][][]int32, variants)
+	for step := range all {
+		all[step] = make([][]int32, p.Workers)
+		for rank := range all[step] {
+			stream := p.Seed ^ uint64(rank+1)*0xd1342543de82ef95 ^ uint64(step+1)<<56
+			to := make([]int32, p.Length)
+			for i := range to {
+				to[i] = int32(random(stream, uint64(i))>>40) - 1<<23
+			}
+			all[step][rank] = to
+		}
+	}
+	return all
+}
+
+// wrongPart is the first element of a result that is not the sum of the ranks in it, or of what was missed of this rank that is not its own; -1: none.
+func wrongPart(got, residual []int32, contributions [][]int32, own int, spans []worker.Span) int {
+	at := 0
+	for _, span := range spans {
+		if span.First != at {
+			return at
+		}
+		for ; at < span.Last; at++ {
+			var sum, missed int32
+			for rank, c := range contributions {
+				if span.Contributors&(1<<rank) != 0 {
+					sum += c[at]
+				}
+			}
+			if span.Contributors&(1<<own) == 0 {
+				missed = contributions[own][at]
+			}
+			if got[at] != sum || residual[at] != missed {
+				return at
+			}
+		}
+	}
+	if at != len(got) {
+		return at
 	}
 	return -1
 }

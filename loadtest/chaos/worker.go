@@ -23,6 +23,10 @@ type assignment struct {
 	Invitation rack.Invitation `json:"invitation"`
 	Pattern    *pattern        `json:"pattern,omitempty"`
 	Training   *train.Config   `json:"training,omitempty"`
+	// Pace is what the worker does beside; nil: it reduces without a pause.
+	Pace *pace `json:"pace,omitempty"`
+	// Quorum says that results can lack ranks. A pattern is then of int32, and what a training's results lack of its own is added to the next gradient.
+	Quorum bool `json:"quorum,omitempty"`
 }
 
 // permit is every other line: the worker may do the steps before Until.
@@ -48,6 +52,8 @@ type stepAccount struct {
 	Wrong int `json:"wrong"`
 	// Hash is the SHA-256 of the result, of a training.
 	Hash string `json:"hash,omitempty"`
+	// Missed is how many elements of this worker the result lacks.
+	Missed int `json:"missed,omitempty"`
 }
 
 // RunWorker is the process of a worker: it takes its assignment as a line of JSON, joins, and reduces as far as it may, until its input ends or a
@@ -91,11 +97,13 @@ var errInputEnded = errors.New("the input ended")
 // A reducer is the state of a worker process.
 type reducer struct {
 	assignment
-	said    *json.Encoder
-	permits chan int
-	until   int // it may do the steps before
-	next    int // step
-	worker  *worker.Worker
+	said     *json.Encoder
+	permits  chan int
+	until    int // it may do the steps before
+	next     int // step
+	worker   *worker.Worker
+	late     bool // the last result lacks all of this rank
+	residual []float32
 }
 
 func (r *reducer) run(ctx context.Context) (err error) {
@@ -112,6 +120,9 @@ func (r *reducer) run(ctx context.Context) (err error) {
 		}
 		<-ctx.Done() // it stays a member that can be asked
 		return nil
+	}
+	if r.Quorum {
+		return r.reduceIntegers(ctx)
 	}
 	sums, err := r.Pattern.sums()
 	if err != nil {
@@ -154,13 +165,33 @@ func (r *reducer) wait(ctx context.Context) error {
 
 // reduce does one step.
 func (r *reducer) reduce(ctx context.Context, data []float32) (*stepAccount, error) {
+	if err := r.pace(ctx); err != nil {
+		return nil, err
+	}
 	step := &stepAccount{Number: r.next, Start: monotonic(), Wrong: -1}
 	r.next++
-	if err := r.worker.AllReduce(ctx, data); err != nil {
+	if err := r.allReduce(ctx, data, step); err != nil {
 		return nil, fmt.Errorf("step %d: %w", step.Number, err)
 	}
 	step.End = monotonic()
+	r.late = step.Missed == len(data)
 	return step, nil
+}
+
+// allReduce is one collective. With a quorum, what was missed of this rank before goes into it.
+func (r *reducer) allReduce(ctx context.Context, data []float32, step *stepAccount) error {
+	if !r.Quorum {
+		return r.worker.AllReduce(ctx, data)
+	}
+	if r.residual == nil {
+		r.residual = make([]float32, len(data))
+	}
+	for i, missed := range r.residual {
+		data[i] += missed
+	}
+	outcome, err := r.worker.AllReduceWith(ctx, data, worker.WithResidual(r.residual))
+	step.Missed = outcome.Missed
+	return err
 }
 
 // hashed is the reducer of a training.

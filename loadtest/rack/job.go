@@ -38,6 +38,16 @@ type Job struct {
 	Unicast bool
 	// MinRTO, MaxRTO and Silence are the worker's timers; 0 leaves them to the appliance.
 	MinRTO, MaxRTO, Silence time.Duration
+	// Quorum is what the job does about stragglers; nil: it waits for all.
+	Quorum *Quorum
+}
+
+// A Quorum releases the sum of a chunk without stragglers: one that has waited for After, and has so many workers in it.
+type Quorum struct {
+	Workers int
+	After   time.Duration
+	// MaxLag is by how many chunks more than a window a straggler may be behind.
+	MaxLag int
 }
 
 // Limits of a rack's jobs.
@@ -93,6 +103,9 @@ func (r *Rack) spec(job Job) (*v1.JobSpec, error) {
 		if t.from != 0 {
 			*t.to = durationpb.New(t.from)
 		}
+	}
+	if q := job.Quorum; q != nil {
+		spec.Quorum = &v1.Quorum{Workers: uint32(q.Workers), After: durationpb.New(q.After), MaxLag: uint32(q.MaxLag)}
 	}
 	spec.Tor = v1.TorUse_TOR_USE_NONE
 	if r.tor != nil {
