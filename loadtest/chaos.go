@@ -106,12 +106,12 @@ func listScenarios(w io.Writer, output string) error {
 func scenarioCommand(s streams, scenario chaos.Scenario) *cli.Command {
 	o := &chaosOptions{size: 400_000, rate: 500_000_000}
 	o.Daemon, o.Tor, o.Stderr = daemonProcess(s), torProcess(s), s.err
-	return &cli.Command{
+	command := &cli.Command{
 		Name:        scenario.Name,
 		Usage:       scenario.Summary,
 		Description: wrapped(scenario.Story) + "\n\nRecovery is " + wrapped(scenario.Clock) + "." + simulatedNote(scenario),
 		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "count", Aliases: []string{"c"}, Value: 5, Usage: "faults to make", Destination: &o.Count},
+			&cli.IntFlag{Name: "count", Aliases: []string{"c"}, Value: scenario.DefaultCount(), Usage: "faults to make", Destination: &o.Count},
 			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of tensors, victims and moments", Destination: &o.Seed},
 			&cli.IntFlag{Name: "workers", Aliases: []string{"n"}, Value: scenario.DefaultWorkers(), Usage: "worker processes, 2 to 63", Destination: &o.Workers},
 			&cli.GenericFlag{Name: "size", Aliases: []string{"s"}, Value: &o.size, Usage: "`SIZE` of a tensor, like 400kB; a training has its own"},
@@ -135,6 +135,11 @@ func scenarioCommand(s streams, scenario chaos.Scenario) *cli.Command {
 			return errors.Join(err, writeChaos(s.out, report, o.output), judgeChaos(report))
 		},
 	}
+	if scenario.Lasts() {
+		command.Flags = append(command.Flags,
+			&cli.DurationFlag{Name: "duration", Aliases: []string{"d"}, Value: chaos.DefaultSoak, Usage: "how long faults are made, such as 1h", Destination: &o.Duration})
+	}
+	return command
 }
 
 // writeChaos writes a report in one of the forms of outputFlag.

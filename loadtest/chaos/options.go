@@ -42,7 +42,7 @@ const (
 // Validate says what cannot be meant.
 func (o *Options) Validate() error {
 	switch {
-	case o.Count < 1 || o.Count > MaxCount:
+	case o.Count < 0 || o.Count == 0 && o.Duration == 0 || o.Count > MaxCount:
 		return fmt.Errorf("--count is %d, want 1 to %d", o.Count, MaxCount)
 	case o.Workers < 2 || o.Workers > rack.MaxWorkers-1:
 		return fmt.Errorf("--workers is %d, want 2 to %d", o.Workers, rack.MaxWorkers-1)

@@ -17,6 +17,8 @@ type Scenario struct {
 	// Simulated says by what command the same is shown in the simulated network, if it is.
 	Simulated string
 	needs     needs
+	// restarts says that a daemon is started anew.
+	restarts bool
 	// workers are how many there are unless somebody says otherwise; 0 is 4.
 	workers int
 	// prepare is called once the workers reduce, before the first fault; nil: nothing.
@@ -48,7 +50,7 @@ type incident struct {
 
 // Scenarios are all there are, in the order of the documentation.
 func Scenarios() []Scenario {
-	return slices.Concat(switchScenarios(), daemonScenarios(), linkScenarios(), memoryScenarios(), hostileScenarios(), workerScenarios(), stragglerScenarios())
+	return slices.Concat(switchScenarios(), daemonScenarios(), linkScenarios(), memoryScenarios(), hostileScenarios(), workerScenarios(), stragglerScenarios(), soakScenarios())
 }
 
 // clockRule is what most scenarios' clocks are.
@@ -61,3 +63,14 @@ func (s *Scenario) DefaultWorkers() int {
 	}
 	return 4
 }
+
+// DefaultCount is how many faults are made unless somebody says otherwise; 0, of a scenario that lasts, as many as there is time for.
+func (s *Scenario) DefaultCount() int {
+	if s.Lasts() {
+		return 0
+	}
+	return 5
+}
+
+// Lasts reports whether the scenario is as long as Options.Duration.
+func (s *Scenario) Lasts() bool { return s.Name == soakName }

@@ -44,7 +44,19 @@ type stage struct {
 }
 
 // newStage builds the rack and admits the job.
-func newStage(ctx context.Context, o *Options, n needs, rng *rand.Rand) (s *stage, err error) {
+func newStage(ctx context.Context, o *Options, n needs, rng *rand.Rand) (*stage, error) {
+	s, err := newBareStage(ctx, o, n, rng)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.admit(ctx); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// newBareStage builds the rack.
+func newBareStage(ctx context.Context, o *Options, n needs, rng *rand.Rand) (s *stage, err error) {
 	config := rack.Config{Workers: o.Workers, Elements: jobElements, Rate: o.Rate, Hooks: n.hooks, Daemon: o.Daemon,
 		Appliances: max(n.appliances, o.Appliances*min(n.appliances, 1), 1)}
 	if n.outsider {
@@ -76,11 +88,11 @@ func newStage(ctx context.Context, o *Options, n needs, rng *rand.Rand) (s *stag
 	if s.job.Quorum = n.quorum; s.job.Quorum != nil {
 		s.job.Quorum.Workers = o.Workers - 1
 	}
-	if err := s.rack.AddJob(ctx, s.job); err != nil {
-		return nil, errors.Join(err, s.rack.Close())
-	}
 	return s, nil
 }
+
+// admit has the job admitted.
+func (s *stage) admit(ctx context.Context) error { return s.rack.AddJob(ctx, s.job) }
 
 // replace takes another crew in the place of the one that was.
 func (s *stage) replace(c *crew) {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"github.com/cilium/ebpf"
 )
@@ -67,30 +65,15 @@ func clearSlots(slots *ebpf.Map) error {
 
 // mapsOf are the BPF maps that a process has open, by name.
 func mapsOf(pid int) (map[string]*ebpf.Map, error) {
-	dir := fmt.Sprintf("/proc/%d/fdinfo", pid)
-	entries, err := os.ReadDir(dir)
+	ids, err := idsOf(pid, "map_id:")
 	if err != nil {
-		return nil, fmt.Errorf("look at the files of a process: %w", err)
+		return nil, err
 	}
 	maps := map[string]*ebpf.Map{}
-	for _, entry := range entries {
-		text, err := os.ReadFile(filepath.Join(dir, entry.Name()))
-		if err != nil {
-			continue // closed meanwhile
-		}
-		for line := range strings.Lines(string(text)) {
-			value, ok := strings.CutPrefix(line, "map_id:")
-			if !ok {
-				continue
-			}
-			id, err := strconv.ParseUint(strings.TrimSpace(value), 10, 32)
-			if err != nil {
-				continue
-			}
-			if err := addMap(maps, ebpf.MapID(id)); err != nil {
-				closeMaps(maps)
-				return nil, err
-			}
+	for id := range ids {
+		if err := addMap(maps, ebpf.MapID(id)); err != nil {
+			closeMaps(maps)
+			return nil, err
 		}
 	}
 	return maps, nil
