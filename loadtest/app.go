@@ -34,6 +34,7 @@ behind, however it ends.
   sudo spill-load run --tor soft --tor-slots 32          a ToR with little memory
   sudo spill-load bench                                  the aggregator alone, a packet
   sudo spill-load demo                                   a training job, without loss and with
+  sudo spill-load chaos switch-reboot                    kill the ToR again and again, and see
   sudo spill-load torch                                  a training job in PyTorch, and gloo beside it
 
 Exit codes: 0 done and every bit right; 1 failure, a wrong bit, or interrupted
@@ -43,10 +44,12 @@ by a signal; 2 a command line that cannot be meant.`,
 			benchCommand(s),
 			demoCommand(s),
 			torchCommand(s),
+			chaosCommand(s),
 			benchmarksCommand(s),
 			workerCommand(s),
 			torCommand(s),
 			daemonCommand(s),
+			chaosWorkerCommand(s),
 			demoWorkerCommand(s),
 		},
 		Reader:               s.in,

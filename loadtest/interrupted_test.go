@@ -203,3 +203,43 @@ func TestHangingWorkerIsNamed(t *testing.T) {
 	}
 	ended()
 }
+
+// A campaign that is interrupted says so, and leaves neither a process nor a namespace: those live in its processes' threads only.
+func TestInterruptedChaosStopsInOrder(t *testing.T) {
+	cmd := exec.Command("/proc/self/exe", "chaos", "uplink-cut", "--count", "10000", "--workers", "3")
+	cmd.Env = append(os.Environ(), asSpillLoad+"=1")
+	pipe, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stderr := bufio.NewReader(pipe)
+	for line := ""; !strings.Contains(line, "went on"); {
+		if line, err = stderr.ReadString('\n'); err != nil {
+			t.Fatalf("it ended before the first fault: %v", err)
+		}
+	}
+	processes := children(t, cmd.Process.Pid)
+	if len(processes) != 5 { // workers, daemon, ToR
+		t.Errorf("%d processes", len(processes))
+	}
+	ended := watch(t, processes)
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	said, err := io.ReadAll(stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = cmd.Wait()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != exitFailure {
+		t.Errorf("ended with %v, want exit code %d", err, exitFailure)
+	}
+	if !strings.Contains(string(said), "interrupt") {
+		t.Errorf("said %q, which does not name the signal", said)
+	}
+	ended()
+}

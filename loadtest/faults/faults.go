@@ -109,6 +109,15 @@ func (i *Injector) Attach(h *netlink.Handle, port int, link Link) error {
 	)
 }
 
+// Detach takes the programs from a switch port.
+func (i *Injector) Detach(h *netlink.Handle, port int) error {
+	hooks := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: port, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}
+	if err := h.QdiscDel(hooks); err != nil {
+		return fmt.Errorf("take clsact from interface %d: %w", port, err)
+	}
+	return nil
+}
+
 // addHooks adds the places for programs at an interface's tc ingress and egress.
 func addHooks(h *netlink.Handle, ifindex int) error {
 	hooks := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{

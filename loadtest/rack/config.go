@@ -50,11 +50,15 @@ type Config struct {
 	HomeRate uint64
 	// Faults are injected at every worker's port, each way.
 	Faults faults.Rates
+	// Hooks makes room for faults that come later (SetFaults), where there are none yet.
+	Hooks bool
 	// Tor is what stands at the top of the rack; its zero value is a bridge.
 	Tor Tor
+	// Appliances is the number of aggregators, each with a daemon of its own; 0 is 1. Several are a cluster.
+	Appliances int
 	// Slots are the aggregator's, by size class; its zero value is xdp's default.
 	Slots xdp.Slots
-	// Daemon is what runs spillwayd in the aggregator's namespace: a program that is given the arguments of spillwayd after its own.
+	// Daemon is what runs spillwayd in the aggregators' namespaces: a program that is given the arguments of spillwayd after its own.
 	Daemon Command
 	// Log takes the rack's messages; nil discards them.
 	Log *slog.Logger
@@ -69,6 +73,12 @@ func (c *Config) Validate() error {
 func (c *Config) setDefaults() error {
 	if c.Workers < 1 || c.Workers > MaxWorkers {
 		return fmt.Errorf("a rack has 1 to %d workers, not %d", MaxWorkers, c.Workers)
+	}
+	if c.Appliances == 0 {
+		c.Appliances = 1
+	}
+	if c.Appliances < 1 || c.Appliances > MaxAppliances {
+		return fmt.Errorf("a rack has 1 to %d appliances, not %d", MaxAppliances, c.Appliances)
 	}
 	if c.Elements == 0 {
 		c.Elements = 256
@@ -97,6 +107,9 @@ func (c *Config) setDefaults() error {
 	return nil
 }
 
+// singly reports whether each packet must meet the hooks at the workers' ports by itself.
+func (c *Config) singly() bool { return c.Hooks || c.Faults.Any() }
+
 // mtu is that of all links of the rack.
 func (c *Config) mtu() int {
 	if ipUDPHeaders+wire.HeaderSize+wire.ElementSize*c.Elements <= standardMTU {
@@ -104,9 +117,6 @@ func (c *Config) mtu() int {
 	}
 	return jumboMTU
 }
-
-// HomeAddr is the aggregator's address.
-func HomeAddr() netip.Addr { return netip.AddrFrom4([4]byte{10, 77, 0, 254}) }
 
 // WorkerAddr is the address of the worker with this rank.
 func WorkerAddr(rank int) netip.Addr { return netip.AddrFrom4([4]byte{10, 77, 0, byte(rank + 1)}) }

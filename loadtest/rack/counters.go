@@ -28,7 +28,7 @@ func (r *Rack) Counters(ctx context.Context, job string) (home map[string]uint64
 		// A daemon that was just restarted, or whose ToR was, leaves the ToR's out until it is there again.
 		ctx, cancel := context.WithTimeoutCause(ctx, daemonPatience, fmt.Errorf("the ToR cannot be read for %v", daemonPatience))
 		defer cancel()
-		if err := r.daemon.awaitSwitch(ctx, time.Time{}); err != nil {
+		if err := r.operator().awaitSwitch(ctx, time.Time{}); err != nil {
 			return nil, tor, fmt.Errorf("read the counters: %w", err)
 		}
 	}
@@ -70,7 +70,7 @@ func (r *Rack) Unassigned(ctx context.Context) (map[string]uint64, error) {
 }
 
 func (r *Rack) listCounters(ctx context.Context, job string) ([]*v1.Counter, error) {
-	listed, err := r.daemon.node.ListCounters(ctx, &v1.ListCountersRequest{Job: job})
+	listed, err := r.operator().node.ListCounters(ctx, &v1.ListCountersRequest{Job: job})
 	if err != nil {
 		return nil, fmt.Errorf("read the counters: %w", said(err))
 	}
@@ -79,7 +79,7 @@ func (r *Rack) listCounters(ctx context.Context, job string) ([]*v1.Counter, err
 
 // ListWorkers says what the daemon knows of a job's workers, by rank: how late they are, among others.
 func (r *Rack) ListWorkers(ctx context.Context, job string) ([]*v1.Worker, error) {
-	listed, err := r.daemon.node.ListWorkers(ctx, &v1.ListWorkersRequest{Job: job})
+	listed, err := r.operator().node.ListWorkers(ctx, &v1.ListWorkersRequest{Job: job})
 	if err != nil {
 		return nil, fmt.Errorf("read what the daemon knows of the workers: %w", said(err))
 	}

@@ -17,7 +17,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	v1 "spillway/appliance/api/spillway/v1"
-	"spillway/appliance/certs"
 	"spillway/xdp"
 )
 
@@ -28,17 +27,19 @@ const (
 	lookEvery = 20 * time.Millisecond
 )
 
-// A daemon is the spillwayd of a rack: a process in the aggregator's namespace, and the connection to it of an operator.
+// A daemon is a spillwayd of a rack: a process in its aggregator's namespace, and the connection to it of an operator.
 type daemon struct {
-	command   Command
-	host      *namespace
-	authority *certs.Authority
-	conn      *grpc.ClientConn
-	jobs      v1.JobServiceClient
-	node      v1.NodeServiceClient
-	watching  sync.WaitGroup // of the goroutines that wait for a process's end
-	failed    chan<- error   // why one ended by itself, which is said once at most
-	ended     atomic.Bool    // one did
+	command Command
+	host    *namespace
+	conn    *grpc.ClientConn
+	jobs    v1.JobServiceClient
+	node    v1.NodeServiceClient
+	cluster v1.ClusterServiceClient
+	down    atomic.Bool // it was killed, and not started again
+
+	watching sync.WaitGroup // of the goroutines that wait for a process's end
+	failed   chan<- error   // why one ended by itself, which is said once at most
+	ended    atomic.Bool    // one did
 
 	// dialing guards closed, and is held while a connection is made; the last to be taken.
 	dialing sync.Mutex
@@ -47,28 +48,27 @@ type daemon struct {
 	mu      sync.Mutex // guards what follows; held while a process is started
 	process *Process
 	mode    xdp.Mode
+	// endedEarly has the error of the process when it has ended.
+	endedEarly chan error
 }
 
-// newDaemon prepares the aggregator's host for the daemon: its directory, its certificates, its configuration.
-func (r *Rack) newDaemon() (d *daemon, err error) {
-	d = &daemon{command: r.config.Daemon, host: r.home, failed: r.failed}
-	if err := r.home.ownRun(); err != nil {
-		return nil, err
+// newDaemon prepares an aggregator's host for the daemon: its directory, its certificates, its configuration.
+func (r *Rack) newDaemon(a *appliance) (err error) {
+	d := &daemon{command: r.config.Daemon, host: a.host, failed: r.failed}
+	if err := a.host.ownRun(); err != nil {
+		return err
 	}
-	if d.authority, err = certs.NewAuthority("a rack", 0); err != nil {
-		return nil, err
-	}
-	pair, err := d.authority.Issue(certs.Request{Name: daemonTLSName, Server: true, Addresses: oneAddr(HomeAddr())})
+	pair, err := r.authority.Issue(r.daemonCertificate(a.index))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	text, err := r.daemonConfig()
+	text, err := r.daemonConfig(a.index)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	err = r.home.do(func() error { return errors.Join(pair.Write(daemonDir, daemonTLSName, false), writeConfig(text)) })
+	err = a.host.do(func() error { return errors.Join(pair.Write(daemonDir, daemonTLSName, false), writeConfig(text)) })
 	if err != nil {
-		return nil, err
+		return err
 	}
 	d.conn, err = grpc.NewClient("passthrough:///spillwayd",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -76,10 +76,21 @@ func (r *Rack) newDaemon() (d *daemon, err error) {
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: lookEvery, Multiplier: 1.5, MaxDelay: 10 * lookEvery}, MinConnectTimeout: time.Second}))
 	if err != nil {
-		return nil, fmt.Errorf("connect to the daemon: %w", err)
+		return fmt.Errorf("connect to the daemon: %w", err)
 	}
-	d.jobs, d.node = v1.NewJobServiceClient(d.conn), v1.NewNodeServiceClient(d.conn)
-	return d, nil
+	d.jobs, d.node, d.cluster = v1.NewJobServiceClient(d.conn), v1.NewNodeServiceClient(d.conn), v1.NewClusterServiceClient(d.conn)
+	a.daemon = d
+	return nil
+}
+
+// operator is the daemon that operators' calls go to: the first one that was not killed.
+func (r *Rack) operator() *daemon {
+	for _, a := range r.appliances {
+		if !a.daemon.down.Load() {
+			return a.daemon
+		}
+	}
+	return r.home().daemon
 }
 
 // dial connects to the daemon's socket, whose path means something on the host's thread only.
@@ -96,10 +107,15 @@ func (d *daemon) dial(ctx context.Context, _ string) (conn net.Conn, err error) 
 	return conn, err
 }
 
-// start starts the process and waits until it answers and, with a ToR, has told that everything; d.mu is held.
-func (d *daemon) start(ctx context.Context, tor bool, more ...string) (err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, daemonPatience, fmt.Errorf("the daemon is not ready after %v", daemonPatience))
-	defer cancel()
+// run starts the process.
+func (d *daemon) run(more ...string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.launch(more...)
+}
+
+// launch is run; d.mu is held.
+func (d *daemon) launch(more ...string) error {
 	command := d.command
 	command.Args = append(append(append([]string(nil), command.Args...), "run", "--config", daemonConfig), more...)
 	command.Foreign, command.End = true, syscall.SIGTERM
@@ -107,17 +123,42 @@ func (d *daemon) start(ctx context.Context, tor bool, more ...string) (err error
 	if err != nil {
 		return err
 	}
-	d.process = p
-	ctx, giveUp := context.WithCancelCause(ctx)
+	d.process, d.endedEarly = p, make(chan error, 1)
+	d.down.Store(false)
+	early := d.endedEarly
 	d.watching.Go(func() {
 		<-p.done
 		err := fmt.Errorf("the daemon ended by itself: %w", errors.Join(ErrEnded, p.err))
-		giveUp(err)
+		early <- err
 		if !p.stopped.Load() && d.ended.CompareAndSwap(false, true) {
 			d.failed <- err
 		}
 	})
-	err = d.await(ctx, tor)
+	return nil
+}
+
+// ready waits until the process that was started last answers and, with a ToR, has told that everything.
+func (d *daemon) ready(ctx context.Context, tor bool) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.answers(ctx, tor)
+}
+
+// answers is ready; d.mu is held.
+func (d *daemon) answers(ctx context.Context, tor bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, daemonPatience, fmt.Errorf("the daemon is not ready after %v", daemonPatience))
+	defer cancel()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	go func() { // ends with the wait
+		select {
+		case err := <-d.endedEarly:
+			d.endedEarly <- err
+			giveUp(err)
+		case <-ctx.Done():
+		}
+	}()
+	err := d.await(ctx, tor)
 	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
 		err = errors.Join(cause, err)
 	}
@@ -159,23 +200,36 @@ func (d *daemon) awaitSwitch(ctx context.Context, after time.Time) error {
 	}
 }
 
-// RestartDaemon kills the daemon without warning and starts it again, as systemd would. It returns when that answers.
+// Mode is how the aggregator's program sits on its interface.
+func (d *daemon) Mode() xdp.Mode {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.mode
+}
+
+// RestartDaemon kills the first appliance's daemon without warning and starts it again, as systemd would. It returns when that answers.
 func (r *Rack) RestartDaemon(ctx context.Context) error {
 	return r.again(ctx, (*Process).Kill)
 }
 
-// UpgradeDaemon ends the daemon in order and starts it again, told to take over whatever data plane there is.
+// UpgradeDaemon ends the first appliance's daemon in order and starts it again, told to take over whatever data plane there is.
 func (r *Rack) UpgradeDaemon(ctx context.Context) error {
 	var ending error
 	return errors.Join(r.again(ctx, func(p *Process) { ending = p.Stop() }, "--upgrade"), ending)
 }
 
 func (r *Rack) again(ctx context.Context, end func(*Process), more ...string) error {
-	d := r.daemon
+	return r.home().daemon.again(ctx, end, more...)
+}
+
+func (d *daemon) again(ctx context.Context, end func(*Process), more ...string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	end(d.process)
-	if err := d.start(ctx, false, more...); err != nil {
+	if err := d.launch(more...); err != nil {
+		return fmt.Errorf("start the daemon again: %w", err)
+	}
+	if err := d.answers(ctx, false); err != nil {
 		return fmt.Errorf("start the daemon again: %w", err)
 	}
 	return nil

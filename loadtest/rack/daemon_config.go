@@ -7,30 +7,35 @@ import (
 	"path/filepath"
 
 	"go.yaml.in/yaml/v3"
+
+	"spillway/appliance/certs"
 )
 
-// oneAddr is a list of one.
-func oneAddr(addr netip.Addr) []netip.Addr { return []netip.Addr{addr} }
+// daemonCertificate is what a daemon serves the API with.
+func (r *Rack) daemonCertificate(index int) certs.Request {
+	return certs.Request{Name: daemonTLSName, Server: true, Addresses: []netip.Addr{ApplianceAddr(index)}}
+}
 
 // homeAPI is where the daemon serves the API to workers.
 const homeAPI = 9690
 
 // daemonConfig is the file that the rack's spillwayd is started with, as an operator would write it.
-func (r *Rack) daemonConfig() ([]byte, error) {
+func (r *Rack) daemonConfig(index int) ([]byte, error) {
+	own := ApplianceAddr(index)
 	type keys = map[string]any
 	slots := keys{}
 	for class, n := range r.config.Slots {
 		slots[fmt.Sprint([]int{32, 64, 256, 832}[class])] = n
 	}
 	file := keys{
-		"name":       "rack",
-		"interfaces": []keys{{"name": hostInterface, "address": HomeAddr().String()}},
+		"name":       ApplianceName(index),
+		"interfaces": []keys{{"name": hostInterface, "address": own.String()}},
 		// One port: the links have one queue, and what goes to one port crosses them in one super-packet.
 		"aggregator": keys{"pin": daemonPin, "ports": 1, "slots": slots},
 		"jobs":       keys{"worker_ports": fmt.Sprintf("%d-%d", workerPorts, workerPorts+MaxJobs)},
 		"api": keys{
 			"socket": daemonSocket,
-			"listen": netip.AddrPortFrom(HomeAddr(), homeAPI).String(),
+			"listen": netip.AddrPortFrom(own, homeAPI).String(),
 			"tls": keys{"certificate": filepath.Join(daemonDir, daemonTLSName+".crt"), "key": filepath.Join(daemonDir, daemonTLSName+".key"),
 				"ca": filepath.Join(daemonDir, "ca.crt")},
 			// All workers of all jobs join at the same moment, and operators look often.
@@ -45,12 +50,21 @@ func (r *Rack) daemonConfig() ([]byte, error) {
 			addr := WorkerAddr(host)
 			hosts = append(hosts, keys{"address": addr.String(), "mac": hardwareAddr(addr).String(), "port": torWorkerPort(host)})
 		}
+		for _, a := range r.appliances {
+			if addr := ApplianceAddr(a.index); a.index != index {
+				hosts = append(hosts, keys{"address": addr.String(), "mac": hardwareAddr(addr).String(), "port": torAppliancePort(a.index)})
+			}
+		}
 		program := "software"
 		if r.config.Tor.Kind == TorBMv2 {
 			program = "bmv2"
 		}
-		file["switch"] = keys{"target": torListen, "device": torDevice, "program": program, "address": TorAddr().String(), "home_port": torHomePort,
+		tor := keys{"target": torListen, "device": torDevice, "program": program, "address": TorAddr().String(), "home_port": torAppliancePort(index),
 			"shared_slots": r.config.Tor.sharedSlots(), "hosts": hosts}
+		if check := r.config.Tor.Check; check != 0 {
+			tor["check"] = check.String()
+		}
+		file["switch"] = tor
 	}
 	text, err := yaml.Marshal(file)
 	if err != nil {

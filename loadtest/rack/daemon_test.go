@@ -146,7 +146,7 @@ func TestSumsOutliveTheDaemon(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				node, err := r.daemon.node.GetNode(t.Context(), &v1.GetNodeRequest{})
+				node, err := r.home().daemon.node.GetNode(t.Context(), &v1.GetNodeRequest{})
 				if err != nil || !node.GetAdopted() {
 					t.Errorf("a data plane that was not taken over: %v, %v", node, err)
 				}
@@ -188,7 +188,7 @@ func TestWorkersResume(t *testing.T) {
 			t.Errorf("a reducer: %v", err)
 		}
 	}
-	got, err := r.daemon.jobs.GetJob(t.Context(), &v1.GetJobRequest{Name: job.Name})
+	got, err := r.home().daemon.jobs.GetJob(t.Context(), &v1.GetJobRequest{Name: job.Name})
 	if err != nil || got.GetJob().GetGeneration() != 1 || got.GetJob().GetPresent() != 0 {
 		t.Errorf("after all have left: %v, %v", got, err)
 	}
@@ -201,7 +201,7 @@ func present(t *testing.T, r *Rack, job string, workers uint32) {
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
 	for {
-		got, err := r.daemon.jobs.GetJob(t.Context(), &v1.GetJobRequest{Name: job})
+		got, err := r.home().daemon.jobs.GetJob(t.Context(), &v1.GetJobRequest{Name: job})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -244,7 +244,7 @@ func TestKilledWorkerIsNamedByTheOthers(t *testing.T) {
 	}
 	// Those who are left close and join again, as another in the place of the one that is gone: a new generation.
 	again := reducers(t, r, job)
-	got, err := r.daemon.jobs.GetJob(t.Context(), &v1.GetJobRequest{Name: job.Name})
+	got, err := r.home().daemon.jobs.GetJob(t.Context(), &v1.GetJobRequest{Name: job.Name})
 	if err != nil || got.GetJob().GetGeneration() != 2 || got.GetJob().GetPresent() != 3 {
 		t.Errorf("after all have joined again: %v, %v", got, err)
 	}
@@ -303,7 +303,7 @@ func TestCertificateOfAnotherJob(t *testing.T) {
 
 func TestDaemonThatEnds(t *testing.T) {
 	r := build(t, Config{Workers: 1})
-	if err := unix.Kill(r.daemon.process.PID(), unix.SIGKILL); err != nil {
+	if err := unix.Kill(r.home().daemon.process.PID(), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	select {

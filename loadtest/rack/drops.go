@@ -33,8 +33,12 @@ func (r *Rack) Drops() (Drops, error) {
 		}
 		d.Sockets += full
 	}
-	err := countDrops(r.homeLink, &d.FromHome, &d.ToHome)
-	return d, err
+	for _, a := range r.appliances {
+		if err := countDrops(a.link, &d.FromHome, &d.ToHome); err != nil {
+			return Drops{}, err
+		}
+	}
+	return d, nil
 }
 
 // countDrops adds what a host's links lost in each direction.

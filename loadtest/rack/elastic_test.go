@@ -280,7 +280,7 @@ func TestElasticTraining(t *testing.T) {
 			generationOf(t, left, 2, at[0], at[2], at[3])
 			again := append(left, start(at[1]))
 			generationOf(t, again, 3, at[0], at[2], at[3], at[1])
-			got, err := r.daemon.jobs.GetJob(t.Context(), &v1.GetJobRequest{Name: job.Name})
+			got, err := r.operator().jobs.GetJob(t.Context(), &v1.GetJobRequest{Name: job.Name})
 			if err != nil || got.GetJob().GetGeneration() != 3 || got.GetJob().GetRanks() != 4 || got.GetJob().GetPresent() != 4 {
 				t.Errorf("in the end: %v, %v", got, err)
 			}

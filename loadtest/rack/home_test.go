@@ -53,7 +53,7 @@ func joinAll(t *testing.T, r *Rack, job Job) []*member {
 
 // ask joins, as an operator may for anybody, and returns what the daemon has to say when all ranks have. The call lasts as long as ctx.
 func ask(ctx context.Context, r *Rack, request *v1.JoinRequest) (*v1.Parameters, error) {
-	call, err := v1.NewWorkerServiceClient(r.daemon.conn).Join(ctx, request)
+	call, err := v1.NewWorkerServiceClient(r.home().daemon.conn).Join(ctx, request)
 	for err == nil {
 		var response *v1.JoinResponse
 		if response, err = call.Recv(); response.GetParameters() != nil {

@@ -200,7 +200,7 @@ func summed(t *testing.T, r *Rack, job string) uint64 {
 // dropsFound are the reasons of the findings that a diagnosis, made now, calls errors and has a remedy for, as level/reason.
 func dropsFound(t *testing.T, r *Rack) (found []string) {
 	t.Helper()
-	diagnosis, err := r.daemon.node.Diagnose(t.Context(), &v1.DiagnoseRequest{})
+	diagnosis, err := r.home().daemon.node.Diagnose(t.Context(), &v1.DiagnoseRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}

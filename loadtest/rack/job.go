@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -59,7 +61,7 @@ func (r *Rack) AddJob(ctx context.Context, job Job) error {
 	if err != nil {
 		return err
 	}
-	if _, err := r.daemon.jobs.CreateJob(ctx, &v1.CreateJobRequest{Spec: spec}); err != nil {
+	if _, err := r.operator().jobs.CreateJob(ctx, &v1.CreateJobRequest{Spec: spec}); err != nil {
 		return said(err)
 	}
 	return nil
@@ -132,7 +134,7 @@ func (r *Rack) completed(job Job) Job {
 
 // RemoveJob has the daemon take a job away, whoever takes part in it.
 func (r *Rack) RemoveJob(ctx context.Context, name string) error {
-	if _, err := r.daemon.jobs.DeleteJob(ctx, &v1.DeleteJobRequest{Name: name, Force: true}); err != nil {
+	if _, err := r.operator().jobs.DeleteJob(ctx, &v1.DeleteJobRequest{Name: name, Force: true}); err != nil {
 		return said(err)
 	}
 	return nil
@@ -140,7 +142,7 @@ func (r *Rack) RemoveJob(ctx context.Context, name string) error {
 
 // An Invitation is what a worker process needs to join a job.
 type Invitation struct {
-	// Appliance is the address of the API.
+	// Appliance is the address of the API; of several appliances, all, with commas between.
 	Appliance string     `json:"appliance"`
 	Job       string     `json:"job"`
 	Rank      int        `json:"rank"`
@@ -151,13 +153,17 @@ type Invitation struct {
 // Invite makes the invitations of a job's workers, by rank, with a certificate of the job.
 func (r *Rack) Invite(job Job) ([]Invitation, error) {
 	job = r.completed(job)
-	pair, err := r.daemon.authority.Issue(certs.Request{Name: "workers of " + job.Name, Identity: certs.Identity{Jobs: []string{job.Name}}})
+	pair, err := r.authority.Issue(certs.Request{Name: "workers of " + job.Name, Identity: certs.Identity{Jobs: []string{job.Name}}})
 	if err != nil {
 		return nil, err
 	}
+	var appliances []string
+	for index := range r.appliances {
+		appliances = append(appliances, netip.AddrPortFrom(ApplianceAddr(index), homeAPI).String())
+	}
 	all := make([]Invitation, len(job.Hosts))
 	for rank := range all {
-		all[rank] = Invitation{Appliance: fmt.Sprintf("%s:%d", HomeAddr(), homeAPI), Job: job.Name, Rank: rank, Workers: len(job.Hosts), Pair: pair}
+		all[rank] = Invitation{Appliance: strings.Join(appliances, ","), Job: job.Name, Rank: rank, Workers: len(job.Hosts), Pair: pair}
 	}
 	return all, nil
 }

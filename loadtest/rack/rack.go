@@ -8,25 +8,24 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"spillway/appliance/certs"
 	"spillway/loadtest/faults"
 )
 
 // A Rack is a set of namespaces joined by links. Its methods are safe for
 // concurrent use except Close, which must come last.
 type Rack struct {
-	config   Config
-	sw       *namespace   // the switch; with a ToR, what is between it and the hosts
-	bridge   netlink.Link // nil with a ToR
-	tor      *tor         // nil without
-	home     *namespace   // the aggregator host
-	workers  []*namespace
-	homeLink attachment
-	links    []attachment     // of the workers
-	injector *faults.Injector // nil without faults
+	config     Config
+	sw         *namespace   // the switch; with a ToR, what is between it and the hosts
+	bridge     netlink.Link // nil with a ToR
+	tor        *tor         // nil without
+	appliances []*appliance // at least one
+	workers    []*namespace
+	links      []attachment     // of the workers
+	injector   *faults.Injector // nil without faults
 
-	daemon   *daemon
-	receiver *receiver  // at the switch's port of the home
-	failed   chan error // of daemon and ToR: one each
+	authority *certs.Authority // of all certificates
+	failed    chan error       // of daemons and ToR: one each
 
 	mu        sync.Mutex // guards processes; held for no call that blocks
 	processes []*Process
@@ -38,13 +37,16 @@ func New(ctx context.Context, config Config) (r *Rack, err error) {
 	if err := config.setDefaults(); err != nil {
 		return nil, err
 	}
-	r = &Rack{config: config, failed: make(chan error, 2)}
+	r = &Rack{config: config, failed: make(chan error, 1+config.Appliances)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("build the rack: %w", err), r.Close())
 			r = nil
 		}
 	}()
+	if r.authority, err = certs.NewAuthority("a rack", 0); err != nil {
+		return r, err
+	}
 	if r.sw, err = newNamespace("the switch"); err != nil {
 		return r, err
 	}
@@ -55,8 +57,10 @@ func New(ctx context.Context, config Config) (r *Rack, err error) {
 	} else if r.tor, err = newTor(&r.config, r.failed); err != nil {
 		return r, err
 	}
-	if err := r.addHome(); err != nil {
-		return r, err
+	for index := range config.Appliances {
+		if err := r.addAppliance(index); err != nil {
+			return r, err
+		}
 	}
 	for rank := range config.Workers {
 		if err := ctx.Err(); err != nil {
@@ -69,12 +73,15 @@ func New(ctx context.Context, config Config) (r *Rack, err error) {
 	if err := r.addFaults(); err != nil {
 		return r, err
 	}
+	if err := r.addManagement(); err != nil {
+		return r, err
+	}
 	if r.tor != nil {
-		if err := errors.Join(r.addManagement(), r.startTor(ctx)); err != nil {
+		if err := r.startTor(ctx); err != nil {
 			return r, err
 		}
 	}
-	return r, r.startDaemon(ctx)
+	return r, r.startDaemons(ctx)
 }
 
 // addFaults puts the injector at the workers' ports.
@@ -94,6 +101,30 @@ func (r *Rack) addFaults() (err error) {
 	return nil
 }
 
+// SetFaults replaces the faults that are injected, from now on; the zero value is none. The rack must have Hooks, or faults from the beginning, and
+// nothing that is to come late. Their counters begin again.
+func (r *Rack) SetFaults(rates faults.Rates) (err error) {
+	switch {
+	case !r.config.singly():
+		return errors.New("change the faults: the rack was built without hooks for them")
+	case rates.Reorder > 0 || r.config.Faults.Reorder > 0:
+		return errors.New("change the faults: a detour for packets that come late cannot be changed")
+	}
+	if r.injector != nil {
+		for _, joined := range r.links {
+			if err := r.injector.Detach(r.sw.link, joined.port().index); err != nil {
+				return err
+			}
+		}
+		if err := r.injector.Close(); err != nil {
+			return err
+		}
+		r.injector = nil
+	}
+	r.config.Faults = rates
+	return r.addFaults()
+}
+
 // Workers is the number of workers.
 func (r *Rack) Workers() int { return len(r.workers) }
 
@@ -109,19 +140,22 @@ func (r *Rack) Faults() (faults.Counters, error) {
 // rank: sockets it opens are that worker's.
 func (r *Rack) InWorker(rank int, f func() error) error { return r.workers[rank].do(f) }
 
-// InHome runs f on a thread that is in the aggregator's namespace.
-func (r *Rack) InHome(f func() error) error { return r.home.do(f) }
+// InHome runs f on a thread that is in the first aggregator's namespace.
+func (r *Rack) InHome(f func() error) error { return r.home().host.do(f) }
 
 // Close stops all processes and removes the rack. It returns how processes
 // ended that Stop was not called for and that did not end well.
 func (r *Rack) Close() error {
 	var all []error
 	all = append(all, r.stopProcesses())
-	all = append(all, r.daemon.close(), r.receiver.close(), r.tor.close())
+	for _, a := range r.appliances {
+		all = append(all, a.close())
+	}
+	all = append(all, r.tor.close())
 	if r.injector != nil {
 		all = append(all, r.injector.Close())
 	}
-	for _, n := range append([]*namespace{r.sw, r.home}, r.workers...) {
+	for _, n := range append([]*namespace{r.sw}, r.workers...) {
 		if n != nil {
 			all = append(all, n.close())
 		}

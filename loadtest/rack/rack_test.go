@@ -284,7 +284,7 @@ func TestCancelledBuildLeavesNothing(t *testing.T) {
 
 // namespaces are all but those of the workers.
 func (r *Rack) namespaces() []*namespace {
-	all := []*namespace{r.sw, r.home}
+	all := []*namespace{r.sw, r.home().host}
 	if r.tor != nil {
 		all = append(all, r.tor.namespace)
 	}
@@ -355,7 +355,7 @@ func play(role string) error {
 			}
 			said.PIDs = append(said.PIDs, p.PID())
 		}
-		said.PIDs = append(said.PIDs, r.tor.process.PID(), r.daemon.process.PID())
+		said.PIDs = append(said.PIDs, r.tor.process.PID(), r.home().daemon.process.PID())
 		if err := out.Encode(said); err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os/exec"
 	"strings"
+	"time"
 
 	v1 "spillway/appliance/api/spillway/v1"
 )
@@ -35,13 +36,18 @@ type Tor struct {
 	Shared bool
 	// FirstCome leaves a slot to the chunk that has it, however urgent the next one is.
 	FirstCome bool
+	// Check is how often the daemon compares all that the ToR has with what it should have; 0 is the daemon's default.
+	Check time.Duration
 	// Command is what runs the software ToR in its namespace: a program that reads a softtor.Config as a line of JSON from
 	// stdin, says a line of JSON when it listens, and ends when its stdin does.
 	Command Command
 }
 
 // Ports of the ToR, as P4 numbers them: worker rank + 1, and the home's.
-const torHomePort = 64
+const (
+	torHomePort   = 64
+	maxWorkerPort = 65
+)
 
 // torWorkerPort is the ToR's port of a worker. The last of 64 would have the home's number, and has the next.
 func torWorkerPort(rank int) uint16 {

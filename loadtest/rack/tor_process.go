@@ -18,9 +18,11 @@ type tor struct {
 	config    Tor
 	elements  int
 	namespace *namespace
-	watching  sync.WaitGroup // of the goroutines that wait for the process's end
-	failed    chan<- error   // why it ended by itself, which happens once at most
-	ended     atomic.Bool    // it did
+	// management is an end of the management link that is not where a daemon is.
+	management end
+	watching   sync.WaitGroup // of the goroutines that wait for the process's end
+	failed     chan<- error   // why it ended by itself, which happens once at most
+	ended      atomic.Bool    // it did
 
 	mu      sync.Mutex // guards process; held while one is started
 	process *Process
@@ -67,7 +69,7 @@ func (r *Rack) RebootTor(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, daemonPatience, fmt.Errorf("the ToR is not ready after %v", daemonPatience))
 	defer cancel()
-	if err := r.daemon.awaitSwitch(ctx, killed); err != nil {
+	if err := r.operator().awaitSwitch(ctx, killed); err != nil {
 		return fmt.Errorf("reboot the ToR: %w", err)
 	}
 	return nil
@@ -103,7 +105,10 @@ type torPort struct {
 
 // torPorts are all ports of the rack's ToR.
 func (r *Rack) torPorts() []torPort {
-	ports := []torPort{{torHomePort, r.homeLink[len(r.homeLink)-1].far.name}}
+	var ports []torPort
+	for _, a := range r.appliances {
+		ports = append(ports, torPort{torAppliancePort(a.index), a.link[len(a.link)-1].far.name})
+	}
 	for rank, joined := range r.links {
 		ports = append(ports, torPort{torWorkerPort(rank), joined[len(joined)-1].far.name})
 	}

@@ -72,38 +72,6 @@ func (r *Rack) join(host *namespace, name string, addr netip.Addr, cable bool) (
 	return attachment{first, second}, nil
 }
 
-// addHome makes the aggregator's namespace and its link.
-func (r *Rack) addHome() (err error) {
-	if r.home, err = newNamespace("the aggregator"); err != nil {
-		return err
-	}
-	cable := r.config.HomeRate != 0 || r.config.Tor.Kind == TorBMv2
-	settings := homeOffloads
-	if r.config.Faults.Any() || r.tor != nil {
-		settings.port = homePortSingly
-	}
-	if r.homeLink, err = r.attach(r.home, "home", HomeAddr(), cable, settings); err != nil {
-		return err
-	}
-	if at := r.homeLink.port(); at.in == r.sw { // at a port of the ToR the ToR's own program does
-		err = r.sw.do(func() (err error) {
-			r.receiver, err = newReceiver(at.index)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	// The copies of a job without multicast leave through it; what XDP answers does not.
-	if err := enqueue(r.homeLink.host()); err != nil {
-		return err
-	}
-	if r.tor != nil && !cable {
-		return nil
-	}
-	return shape(r.homeLink.port(), r.config.HomeRate)
-}
-
 // addWorker makes a worker's namespace and its link, shaped both ways.
 func (r *Rack) addWorker(rank int) error {
 	worker, err := newNamespace(fmt.Sprintf("worker %d", rank))
@@ -112,10 +80,10 @@ func (r *Rack) addWorker(rank int) error {
 	}
 	r.workers = append(r.workers, worker)
 	settings := workerOffloads
-	if r.config.Faults.Any() {
+	if r.config.singly() {
 		settings = workerSingly
 	}
-	cable := r.config.Rate != 0 || r.config.Faults.Any() || r.config.Tor.Kind == TorBMv2
+	cable := r.config.Rate != 0 || r.config.singly() || r.config.Tor.Kind == TorBMv2
 	joined, err := r.attach(worker, fmt.Sprintf("w%d", rank), WorkerAddr(rank), cable, settings)
 	if err != nil {
 		return err
@@ -129,5 +97,10 @@ func (r *Rack) addWorker(rank int) error {
 			return err
 		}
 	}
-	return introduce(r.home, HomeAddr(), worker, WorkerAddr(rank))
+	for _, a := range r.appliances {
+		if err := introduce(a.host, ApplianceAddr(a.index), worker, WorkerAddr(rank)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -92,6 +92,11 @@ func Run(ctx context.Context, config Config, reduce Reducer, report func(Epoch) 
 // Reference trains as all ranks in turn and sums their gradients with package
 // reference, in chunks of the given number of elements. Its epochs count the rows of all ranks.
 func Reference(ctx context.Context, config Config, elements int, report func(Epoch) error) error {
+	return ReferenceSums(ctx, config, elements, func([]float32) error { return nil }, report)
+}
+
+// ReferenceSums is Reference, and hands on the summed gradient of each step, which is only lent.
+func ReferenceSums(ctx context.Context, config Config, elements int, step func(sum []float32) error, report func(Epoch) error) error {
 	config.Rank = 0
 	s, err := newState(config)
 	if err != nil {
@@ -108,7 +113,11 @@ func Reference(ctx context.Context, config Config, elements int, report func(Epo
 		for rank, gradient := range gradients {
 			s.gradient(batch, rank, gradient, epoch)
 		}
-		return reference.SumFloat32(gradients, elements)
+		sum, err := reference.SumFloat32(gradients, elements)
+		if err != nil {
+			return nil, err
+		}
+		return sum, step(sum)
 	})
 }
 
