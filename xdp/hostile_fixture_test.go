@@ -50,8 +50,8 @@ type attack struct {
 	jobs   []Job
 	world  hostile.World
 	before content
-	clock  time.Duration // of the job with a quorum
-	behind behind
+	clock  time.Duration     // of the job with a quorum
+	behind *behind           // of the jobs as they were last made anew; copies of an attack share it, as they share the program's maps
 	met    map[string]uint64 // what only a job with a quorum does
 }
 
@@ -101,7 +101,7 @@ func (at *attack) renew() {
 			at.Fatal(err)
 		}
 	}
-	at.before, at.behind = at.content(), behind{}
+	at.before, at.behind = at.content(), &behind{}
 }
 
 // wait lets time pass for the job with a quorum.
