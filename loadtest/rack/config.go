@@ -1,6 +1,7 @@
 package rack
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -56,6 +57,8 @@ type Config struct {
 	Tor Tor
 	// Appliances is the number of aggregators, each with a daemon of its own; 0 is 1. Several are a cluster.
 	Appliances int
+	// Server makes another host beside the aggregator's, for what others than Spillway have there. It needs a bridge.
+	Server bool
 	// Slots are the aggregator's, by size class; its zero value is xdp's default.
 	Slots xdp.Slots
 	// Daemon is what runs spillwayd in the aggregators' namespaces: a program that is given the arguments of spillwayd after its own.
@@ -97,6 +100,9 @@ func (c *Config) setDefaults() error {
 	}
 	if err := c.Tor.setDefaults(c.Elements); err != nil {
 		return err
+	}
+	if c.Server && c.Tor.Kind != TorNone {
+		return errors.New("a rack with a server for others has a bridge, no ToR")
 	}
 	if c.Slots == (xdp.Slots{}) {
 		c.Slots = xdp.DefaultSlots
