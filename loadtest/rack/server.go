@@ -63,6 +63,9 @@ func (r *Rack) StartServer(c Command) (*Process, error) {
 	return r.start(r.server, c)
 }
 
+// MTU is that of all links of the rack.
+func (c *Config) MTU() int { return c.mtu() }
+
 // Ordinary gives the workers' links the offloads that hosts have for TCP, or those that a rack has for Spillway. Nothing may be under way.
 func (r *Rack) Ordinary(on bool) error {
 	if r.tor != nil {
