@@ -27,7 +27,7 @@ class Gloo:
         self.versions = {"torch": torch.__version__}
         self.tensor = torch.from_numpy
         self.all_reduce = torch.distributed.all_reduce
-        self.close = torch.distributed.destroy_process_group
+        self.close = lambda: None
 
 
 class OpenMPI:
@@ -133,6 +133,7 @@ def main():
         order = json.loads(line)
         say(answers, {"load": rank.load, "fill": rank.fill, "start": rank.start, "check": rank.check}[order["do"]](order))
     peer.close()
+    os._exit(0)  # the interpreter would take seconds to take torch down
 
 
 if __name__ == "__main__":
