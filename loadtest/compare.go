@@ -230,6 +230,12 @@ func (o *compareOptions) run(ctx context.Context) (err error) {
 		}
 		return err
 	}
+	if o.report != "" {
+		if err := report.writePage(o.report); err != nil {
+			return err
+		}
+		fmt.Fprintf(o.err, "wrote %s\n", o.report)
+	}
 	if err := report.write(o.out, o.output); err != nil {
 		return err
 	}

@@ -17,10 +17,11 @@ const (
 	// MaxWorkers is the number of children of one aggregator.
 	MaxWorkers = wire.MaxChildren
 
-	// burst and latency of the shaped links, in bytes and microseconds. With a
+	// BurstKB and latency of the shaped links, in bytes and microseconds. With a
 	// burst of 64 kB a TCP peer would reach half of what it does with 256 kB, and a
 	// comparison on such links would be unfair.
-	burst     = 256 << 10
+	BurstKB   = 256
+	burst     = BurstKB << 10
 	latencyUS = 50_000
 
 	// standardMTU carries chunks of up to 352 elements. jumboMTU carries all that
