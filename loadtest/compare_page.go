@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-echarts/go-echarts/v2/charts"
 	"github.com/go-echarts/go-echarts/v2/opts"
+	"github.com/go-echarts/go-echarts/v2/render"
 
 	"spillway/loadtest/assets"
 	"spillway/loadtest/quantity"
@@ -99,15 +100,8 @@ func (r *CompareReport) places() []comparedPlace {
 	}
 	for i := range all {
 		all[i].Charts = []template.HTML{
-			r.chart(fmt.Sprintf("time%d", i), "Time of an all-reduce, ms: less is better", all[i].Results, r.Systems, func(of CompareResult) float64 { return of.P50MS }, "log"),
-			r.chart(fmt.Sprintf("ratio%d", i), "How many times as fast Spillway is: above 1 it is faster", all[i].Results, r.Systems[1:], func(of CompareResult) float64 {
-				for _, ours := range all[i].Results {
-					if ours.System == systemSpillway && ours.SizeBytes == of.SizeBytes {
-						return ours.RatioTo[of.System]
-					}
-				}
-				return 0
-			}, "value"),
+			r.timeChart(fmt.Sprintf("time%d", i), all[i].Results),
+			r.ratioChart(fmt.Sprintf("ratio%d", i), all[i].Results),
 		}
 	}
 	return all
@@ -116,16 +110,48 @@ func (r *CompareReport) places() []comparedPlace {
 // The colours of the systems, in the order of systemNames: they keep apart for eyes that do not see all colours (Okabe and Ito).
 var systemColours = []string{"#0072B2", "#E69F00", "#009E73", "#CC79A7"}
 
-// chart is bars of a value, a group for each size and a colour for each system.
-func (r *CompareReport) chart(id, title string, results []CompareResult, systems []string, value func(CompareResult) float64, axis string) template.HTML {
-	var sizes []string
-	for _, result := range results {
-		if size := sizeText(result.SizeBytes); !slices.Contains(sizes, size) {
-			sizes = append(sizes, size)
+// timeChart is the times by size, a line for each system. They lie decades apart, where bars would have no beginning.
+func (r *CompareReport) timeChart(id string, results []CompareResult) template.HTML {
+	line := charts.NewLine()
+	line.SetGlobalOptions(chartOptions(id, "Time of an all-reduce, ms (logarithmic): less is better", "log")...)
+	line.SetXAxis(resultSizes(results))
+	for at, system := range systemNames {
+		var points []opts.LineData
+		for _, result := range results {
+			if result.System == system.name {
+				points = append(points, opts.LineData{Value: fmt.Sprintf("%.4g", result.P50MS), SymbolSize: 9})
+			}
+		}
+		if points != nil {
+			line.AddSeries(system.title, points, charts.WithItemStyleOpts(opts.ItemStyle{Color: systemColours[at]}), charts.WithLineStyleOpts(opts.LineStyle{Color: systemColours[at]}))
 		}
 	}
+	return drawn(line.RenderSnippet())
+}
+
+// ratioChart is Spillway's ratios by size, a bar for each other system.
+func (r *CompareReport) ratioChart(id string, results []CompareResult) template.HTML {
 	bar := charts.NewBar()
-	bar.SetGlobalOptions(
+	bar.SetGlobalOptions(chartOptions(id, "How many times as fast Spillway is: above 1 it is faster", "value")...)
+	bar.SetXAxis(resultSizes(results))
+	for at, system := range systemNames {
+		var bars []opts.BarData
+		for _, result := range results {
+			if ratio, there := result.RatioTo[system.name]; there && result.System == systemSpillway {
+				bars = append(bars, opts.BarData{Value: fmt.Sprintf("%.3g", ratio)})
+			}
+		}
+		if bars != nil {
+			bar.AddSeries(system.title, bars, charts.WithItemStyleOpts(opts.ItemStyle{Color: systemColours[at]}),
+				charts.WithLabelOpts(opts.Label{Show: opts.Bool(true), Position: "top", FontSize: 10}))
+		}
+	}
+	return drawn(bar.RenderSnippet())
+}
+
+// chartOptions are what both charts have in common.
+func chartOptions(id, title, axis string) []charts.GlobalOpts {
+	return []charts.GlobalOpts{
 		charts.WithInitializationOpts(opts.Initialization{ChartID: id, Width: "540px", Height: "360px", Renderer: "svg"}),
 		charts.WithTitleOpts(opts.Title{Title: title, TitleStyle: &opts.TextStyle{FontSize: 14}}),
 		charts.WithLegendOpts(opts.Legend{Bottom: "0", ItemWidth: 14}),
@@ -133,23 +159,20 @@ func (r *CompareReport) chart(id, title string, results []CompareResult, systems
 		charts.WithYAxisOpts(opts.YAxis{Type: axis}),
 		charts.WithGridOpts(opts.Grid{Left: "60", Right: "10", Top: "50", Bottom: "70"}),
 		charts.WithAnimation(false),
-	)
-	bar.SetXAxis(sizes)
-	for at, system := range systemNames {
-		if !slices.Contains(systems, system.name) {
-			continue
-		}
-		var bars []opts.BarData
-		for _, size := range sizes {
-			for _, result := range results {
-				if result.System == system.name && sizeText(result.SizeBytes) == size {
-					bars = append(bars, opts.BarData{Value: fmt.Sprintf("%.4g", value(result))})
-				}
-			}
-		}
-		bar.AddSeries(system.title, bars, charts.WithItemStyleOpts(opts.ItemStyle{Color: systemColours[at]}),
-			charts.WithLabelOpts(opts.Label{Show: opts.Bool(true), Position: "top", FontSize: 10}))
 	}
-	snippet := bar.RenderSnippet()
+}
+
+// resultSizes are the sizes of results, in their order.
+func resultSizes(results []CompareResult) []string {
+	var sizes []string
+	for _, result := range results {
+		if size := sizeText(result.SizeBytes); !slices.Contains(sizes, size) {
+			sizes = append(sizes, size)
+		}
+	}
+	return sizes
+}
+
+func drawn(snippet render.ChartSnippet) template.HTML {
 	return template.HTML(snippet.Element + snippet.Script)
 }
