@@ -29,12 +29,15 @@ SYSTEMD_PACKAGES := debootstrap systemd-container
 LIB_PACKAGES := gcc libc6-dev
 # What the Python package is tested with, and the wheel is built with.
 PYTHON_PACKAGES := python3-torch python3-numpy python3-setuptools python3-wheel flake8
+# What Spillway is compared with (spill-load compare, make bench), and the browser that its page is tested in.
+COMPARE_PACKAGES := python3-torch python3-numpy openmpi-bin python3-mpi4py
+BROWSER_PACKAGES := chromium
 GENERATE_PACKAGES := clang-$(CLANG_VERSION) llvm-$(CLANG_VERSION) libbpf-dev linux-libc-dev
 
 SEEDS ?= 2800
 FIRST ?= 1
 
-.PHONY: help build lib wheel deb test test-systemd test-bmv2 demo sim bench generate p4 lint clean need-go need-root generate-deps systemd-deps lib-deps python-deps
+.PHONY: help build lib wheel deb test test-systemd test-bmv2 demo sim bench generate p4 lint clean need-go need-root generate-deps systemd-deps lib-deps python-deps compare-deps browser-deps
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 15
@@ -60,7 +63,7 @@ deb: need-go lib-deps ## Debian packages of the appliance for amd64 and arm64 in
 	go run ./appliance/packaging/makedeb -out dist
 	@if [[ -n "$(SUDO_USER)" ]]; then chown -R "$(SUDO_USER):" dist; fi
 
-test: need-go need-root systemd-deps lib-deps python-deps ## the whole test suite (root: it loads BPF programs and makes network namespaces)
+test: need-go need-root systemd-deps lib-deps python-deps compare-deps browser-deps ## the whole test suite (root: it loads BPF programs and makes network namespaces)
 	go build -buildvcs=false ./...
 	go run ./loadtest/testsummary -count=1 -p=1 -timeout=9m ./...
 
@@ -78,7 +81,7 @@ sim: need-go need-root ## SEEDS=2800 FIRST=1: that many seeds of the simulated n
 	go test ./sim -run '^TestSeeds$$' -count=1 -v -timeout 120m -args -seeds $(SEEDS) -first $(FIRST)
 	go test ./sim -run '^TestQuorumSeeds$$' -count=1 -v -timeout 120m -args -quorum-seeds $(SEEDS) -first $(FIRST)
 
-bench: need-root build ## measure everything again and write docs/benchmarks.md; SECTION=words of a title: only that
+bench: need-root build compare-deps ## measure everything again and write docs/benchmarks.md; SECTION=words of a title: only that
 	bin/spill-load benchmarks --write docs/benchmarks.md $(if $(SECTION),--section "$(SECTION)")
 
 generate: need-go generate-deps ## everything that is generated: the BPF objects and their Go bindings (needs clang)
@@ -123,3 +126,9 @@ lib-deps:
 
 python-deps:
 	$(call install,$(PYTHON_PACKAGES),docs/pytorch.md)
+
+compare-deps:
+	$(call install,$(COMPARE_PACKAGES),docs/operations.md)
+
+browser-deps:
+	$(call install,$(BROWSER_PACKAGES),docs/operations.md)

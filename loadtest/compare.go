@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -153,6 +154,11 @@ func (o *compareOptions) validate() error {
 	}
 	if o.timeout <= 0 {
 		return usagef("compare: --timeout is too short")
+	}
+	if o.report != "" {
+		if directory, err := os.Stat(filepath.Dir(o.report)); err != nil || !directory.IsDir() {
+			return usagef("compare: --report is %q, in a directory that is not there", o.report)
+		}
 	}
 	for _, p := range o.places() {
 		config := o.rack(p)

@@ -73,11 +73,6 @@ func (c *comparison) compare(ctx context.Context, number int, size quantity.Size
 		return err
 	}
 	defer func() { err = errors.Join(err, tensors.close()) }()
-	defer func() {
-		for _, system := range c.contestants {
-			err = errors.Join(err, system.unload(context.WithoutCancel(ctx), c.rack))
-		}
-	}()
 	for _, system := range c.contestants {
 		c.progress.Step(fmt.Sprintf("%s of %s by %s: ready to begin", &size, &c.place.rate, system.name), 0)
 		if err := c.turn(system); err != nil {
@@ -100,6 +95,11 @@ func (c *comparison) compare(ctx context.Context, number int, size quantity.Size
 		}
 	}
 	c.report.add(c, &t, rounds)
+	for _, system := range c.contestants {
+		if err := system.unload(ctx, c.rack); err != nil {
+			return fmt.Errorf("%s: %w", system.name, err)
+		}
+	}
 	return nil
 }
 
