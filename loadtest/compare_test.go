@@ -174,7 +174,7 @@ func descendants(t *testing.T, pid int) []int {
 // startLongCompare starts one that lasts, and returns when all systems' processes are there.
 func startLongCompare(t *testing.T) (cmd *exec.Cmd, stderr *bufio.Reader, processes []int, files string) {
 	t.Helper()
-	cmd, files = startCompare(t, "--workers", "2", "--sizes", "8MB", "--rates", "20mbit", "--rounds", "100")
+	cmd, files = startCompare(t, "--workers", "2", "--sizes", "8MB", "--rates", "20mbit", "--rounds", "100", "--iterations", "1")
 	pipe, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
