@@ -77,7 +77,7 @@ func startMPI(ctx context.Context, r *rack.Rack, o *compareOptions) (c *crew, m 
 		c.members = append(c.members, member)
 	}
 	// In the report the places are those that a reader can have.
-	return c, m, strings.NewReplacer(files+"/", "", " "+files, " DIRECTORY", o.files+"/", "").Replace(strings.Join(line, " ")), nil
+	return c, m, strings.NewReplacer(files+"/", "", " "+files, " DIRECTORY", o.files+"/", "").Replace(strings.Join(line, " ")) + "  (agent: enters a worker's namespace, under a host name of its own)", nil
 }
 
 // accept waits until each rank has called, or mpirun has ended.

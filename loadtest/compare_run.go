@@ -68,6 +68,9 @@ func (o *compareOptions) measure(ctx context.Context, p place, report *CompareRe
 func (c *comparison) compare(ctx context.Context, number int, size quantity.Size) (err error) {
 	t := c.options.spillway(c.place, size).tasks()[0]
 	t.id = uint16(number + 1)
+	if err := enoughMemory(&t, len(c.contestants)); err != nil {
+		return err
+	}
 	tensors, err := newPeerTensors(ctx, &t, c.progress)
 	if err != nil {
 		return err
@@ -99,6 +102,22 @@ func (c *comparison) compare(ctx context.Context, number int, size quantity.Size
 		if err := system.unload(ctx, c.rack); err != nil {
 			return fmt.Errorf("%s: %w", system.name, err)
 		}
+	}
+	return nil
+}
+
+// enoughMemory refuses a size that would have the kernel end processes, on this machine or of its own: each system's workers have a batch of tensors, as
+// does this process for what they fill in, and there are the sums, of the aggregator's side and the parameter server's.
+func enoughMemory(t *task, systems int) error {
+	tensor := uint64(t.size)
+	needed := tensor * uint64(t.workers()*(systems*t.batch()+1)+8)
+	available, err := availableMemory()
+	if err != nil {
+		return err
+	}
+	if needed > available {
+		return fmt.Errorf("%d workers of %d systems need some %.1f GB of memory at once, and %.1f GB are available: take smaller --sizes, or fewer --workers or --systems",
+			t.workers(), systems, float64(needed)/1e9, float64(available)/1e9)
 	}
 	return nil
 }

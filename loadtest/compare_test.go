@@ -161,6 +161,20 @@ func TestCompareFindsWrongSums(t *testing.T) {
 	}
 }
 
+// A size that the machine's memory does not hold is refused, with what to do.
+func TestCompareWithoutMemory(t *testing.T) {
+	o := &compareOptions{elements: 256, window: 255}
+	size := quantity.Size(maxTensor * elementSize)
+	task := o.spillway(place{workers: 64}, size).tasks()[0]
+	if err := enoughMemory(&task, 4); err == nil || !strings.Contains(err.Error(), "smaller --sizes") {
+		t.Errorf("64 workers with %s each: %v", &size, err)
+	}
+	task = o.spillway(place{workers: 2}, 4000).tasks()[0]
+	if err := enoughMemory(&task, 4); err != nil {
+		t.Error(err)
+	}
+}
+
 // descendants are all processes that a process has started, and theirs.
 func descendants(t *testing.T, pid int) []int {
 	t.Helper()
