@@ -44,6 +44,14 @@ var ring = settings{
 	"tx-tcp6-segmentation":         false,
 }
 
+// workerOffloads are those of the workers' links.
+func (c *Config) workerOffloads() offloads {
+	if c.singly() {
+		return workerSingly
+	}
+	return workerOffloads
+}
+
 // checksummed is what an interface needs that sends to the ToR: what the ToR redirects loses the note that its checksum is still
 // to be filled in, and a TCP peer would drop it.
 var checksummed = settings{"tx-checksum-ip-generic": false}

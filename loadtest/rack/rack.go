@@ -21,6 +21,7 @@ type Rack struct {
 	tor        *tor         // nil without
 	appliances []*appliance // at least one
 	workers    []*namespace
+	server     *namespace       // nil without
 	links      []attachment     // of the workers
 	injector   *faults.Injector // nil without faults
 
@@ -69,6 +70,9 @@ func New(ctx context.Context, config Config) (r *Rack, err error) {
 		if err := r.addWorker(rank); err != nil {
 			return r, err
 		}
+	}
+	if err := r.addServer(); err != nil {
+		return r, err
 	}
 	if err := r.addFaults(); err != nil {
 		return r, err
@@ -155,7 +159,7 @@ func (r *Rack) Close() error {
 	if r.injector != nil {
 		all = append(all, r.injector.Close())
 	}
-	for _, n := range append([]*namespace{r.sw}, r.workers...) {
+	for _, n := range append([]*namespace{r.sw, r.server}, r.workers...) {
 		if n != nil {
 			all = append(all, n.close())
 		}
