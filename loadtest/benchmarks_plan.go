@@ -144,7 +144,7 @@ func benchmarkPlan() []section {
 		},
 		columns: []column{{title: "p50, ms", key: "p50_ms", digits: 3}, {title: "p99, ms", key: "p99_ms", digits: 3}},
 	}}
-	return append(sections, torPlan()...)
+	return slices.Concat(sections, torPlan(), stragglerPlan(), torchPlan())
 }
 
 // readRun reads the report of `spill-load run`. A run with a wrong bit is no measurement.
