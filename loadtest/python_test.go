@@ -205,7 +205,7 @@ func TestPythonMistakes(t *testing.T) {
 			{got.Saturated, "SaturatedError", "int32"},
 			{got.NonFinite, "NonFiniteError", "NaN"},
 			{got.Pickled, "InvalidError", "join in the other"},
-			{got.Disagreement, "DisagreementError", ""},
+			{got.Disagreement, "DisagreementError", "the length: from 10 to 11 elements: the job is broken at this worker and must be joined again"},
 		} {
 			if c.got.Kind != c.kind || !strings.Contains(c.got.Text, c.words) {
 				t.Errorf("rank %d: %s: %q, want a %s with %q", rank, c.got.Kind, c.got.Text, c.kind, c.words)

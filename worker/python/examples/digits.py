@@ -81,7 +81,8 @@ def train(options):
         for batch in torch.randperm(len(labels), generator=order).split(options.batch):
             if len(batch) < options.batch:
                 break  # the average over ranks is the batch's only if all have as many rows
-            mine = batch[(rank + options.order) % size :: size]
+            first = (rank + options.order) % size
+            mine = batch[first::size]
             loss = cross_entropy(model(pictures[mine]), labels[mine])
             optimizer.zero_grad()
             loss.backward()
