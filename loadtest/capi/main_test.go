@@ -58,7 +58,7 @@ func run(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// commands run the driver, by variant.
+// commands run the driver, by variant: in an emulator, if there is more than one word.
 var commands = map[string][]string{}
 
 // compileDriver builds the driver with the library in a directory.
@@ -89,6 +89,7 @@ func newRack(t *testing.T, workers int) *rack.Rack {
 // start runs a scenario of the driver at every rank of a new job.
 func start(t *testing.T, r *rack.Rack, job rack.Job, variant, scenario string, files ...string) []*rack.Process {
 	t.Helper()
+	job.Unicast = len(commands[variant]) > 1 // qemu's emulation has no IP_MULTICAST_ALL
 	if err := r.AddJob(t.Context(), job); err != nil {
 		t.Fatal(err)
 	}
