@@ -4,6 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"gonum.org/v1/plot/plotter"
+
+	"spillway/loadtest/chaos"
 )
 
 // stragglerPlan is what is measured of jobs that go on without a straggler, and of those that wait.
@@ -17,6 +21,7 @@ func stragglerPlan() []section {
 		text: "Eight workers reduce 64 kB a step, and are busy for 20 ms before each, as if an accelerator computed. The last one pauses once in 20 steps, at random, for ten times the step time. The job waits for it, or " +
 			"has a quorum of seven after 5 ms. Steps a second are until the seven others have done the last one. Accuracy is of the demo's training with the same pauses, under the quorum with residuals " +
 			"(what came too late goes into the next gradient). Slots are the ToR's that hold an incomplete sum, of 32, as a mean over time and as their time for each step, in a run through a software ToR.",
+		plot: &plotted{file: "benchmarks-straggler-slots.svg", title: "Slots of the ToR that a straggler holds", xLabel: "time, ms", yLabel: "slots held", course: readHeldSlots},
 		rows: []row{
 			policy("none slow", "none_slow", ""),
 			policy("wait", "wait", ""),
@@ -57,4 +62,31 @@ func readStraggler(policy string) func([]byte) (figure, error) {
 		}
 		return f, nil
 	}
+}
+
+// courseMS is how much of a run is drawn: some pauses.
+const courseMS = 3000
+
+// readHeldSlots reads how many slots of the ToR held an incomplete sum over time, waiting and under the quorum.
+func readHeldSlots(report []byte) ([]curve, error) {
+	var r struct {
+		Held map[string][]chaos.HeldSlots `json:"tor_slots_held"`
+	}
+	if err := json.Unmarshal(report, &r); err != nil {
+		return nil, fmt.Errorf("read the report: %w", err)
+	}
+	var curves []curve
+	for _, policy := range []string{"wait", "quorum"} {
+		c := curve{name: policy}
+		for _, seen := range r.Held[policy] {
+			if seen.AtMS <= courseMS {
+				c.points = append(c.points, plotter.XY{X: seen.AtMS, Y: float64(seen.Slots)})
+			}
+		}
+		if len(c.points) < 2 {
+			return nil, fmt.Errorf("the report has no course of the slots held with %s", policy)
+		}
+		curves = append(curves, c)
+	}
+	return curves, nil
 }

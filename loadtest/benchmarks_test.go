@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"spillway/loadtest/chaos"
 )
 
 // TestBenchmarkPlan reads reports as run and bench write them, and makes a page of them.
@@ -35,7 +37,9 @@ func TestBenchmarkPlan(t *testing.T) {
 			figures[name+policy] = 1 / float64(i+1)
 		}
 	}
-	straggler, err := json.Marshal(map[string]any{"wrong_sums": 0, "figures": figures})
+	straggler, err := json.Marshal(map[string]any{"wrong_sums": 0, "figures": figures, "tor_slots_held": map[string]any{
+		"wait": []chaos.HeldSlots{{AtMS: 1, Slots: 0}, {AtMS: 6, Slots: 16}}, "quorum": []chaos.HeldSlots{{AtMS: 1, Slots: 2}, {AtMS: 6, Slots: 0}},
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +77,8 @@ func TestBenchmarkPlan(t *testing.T) {
 		s.write(&page, values)
 		if s.plot != nil {
 			directory := t.TempDir()
-			if err := s.draw(directory, values); err != nil {
+			reports := map[string]json.RawMessage{s.rows[0].command(): straggler}
+			if err := s.draw(directory, values, reports); err != nil {
 				t.Errorf("%s: %v", s.title, err)
 			}
 			if drawn, err := os.ReadFile(filepath.Join(directory, s.plot.file)); err != nil || !strings.Contains(string(drawn), "<svg") {
@@ -137,6 +142,9 @@ func TestNoTimesAreNoMeasurement(t *testing.T) {
 	}
 	if _, err := readStraggler("wait")([]byte(`{"figures":{"steps_per_s_wait":1}}`)); err == nil {
 		t.Error("a report without figures is taken for a measurement")
+	}
+	if _, err := readHeldSlots([]byte(`{"tor_slots_held":{"wait":[{"at_ms":1,"slots":2}]}}`)); err == nil {
+		t.Error("half of a course of time is taken for it")
 	}
 	if _, err := readTorch([]byte(`{"spillway":{"communication":1,"whole":1}}`)); err == nil {
 		t.Error("a report without gloo's times is taken for a measurement")

@@ -159,6 +159,7 @@ type torchTraining struct {
 
 // digits trains once, with the rows dealt by so many ranks further.
 func (o *torchOptions) digits(ctx context.Context, through string, order int) (*torchTraining, error) {
+	fmt.Fprintf(o.err, "training through %s, the rows dealt by %d ranks further\n", through, order)
 	result := &torchTraining{Through: through, Order: order, Weights: make([]string, o.workers)}
 	run := o.script("digits.py", through, "--data", digitsArgument, "--epochs", fmt.Sprint(o.epochs), "--order", fmt.Sprint(order), "--json")
 	err := run.run(ctx, o.streams, func(rank int, text []byte) error {
