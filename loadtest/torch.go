@@ -63,7 +63,7 @@ through gloo: the median over the steps of the slowest rank's time.
 
 It needs torch and NumPy for Python (on Debian 12: python3-torch, python3-numpy), the library (make lib) and root.`,
 		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "workers", Aliases: []string{"n"}, Value: 4, Usage: "ranks, 2 to 64", Destination: &o.workers},
+			&cli.IntFlag{Name: "workers", Aliases: []string{"n"}, Value: 4, Usage: "ranks, 3 to 64; 2 are enough with --step", Destination: &o.workers},
 			&cli.GenericFlag{Name: "rate", Aliases: []string{"r"}, Value: &o.rate, Usage: "`RATE` of each worker's link, each way, like 500mbit, 1gbit, or unshaped"},
 			&cli.GenericFlag{Name: "loss", Value: &o.loss, Usage: "`PERCENT` of packets lost at a worker's port, each way, like 1%"},
 			&cli.IntFlag{Name: "elements", Aliases: []string{"e"}, Value: 256, Usage: "elements a packet: a multiple of 32 up to 832", Destination: &o.elements},
@@ -94,6 +94,8 @@ func (o *torchOptions) validate() error {
 	switch {
 	case o.workers < 2 || o.workers > rack.MaxWorkers:
 		return usagef("%d workers: want 2 to %d", o.workers, rack.MaxWorkers)
+	case o.workers == 2 && !o.step:
+		return usagef("2 workers: want 3 at least to compare trainings, for the order of two addends changes nothing of their sum; 2 are enough with --step")
 	case o.epochs < 1 || o.steps < 1 || o.parameters < 1000:
 		return usagef("%d epochs, %d steps, %d parameters: want at least 1, 1 and 1000", o.epochs, o.steps, o.parameters)
 	case o.through != torchHook && o.through != torchBackend:
@@ -157,11 +159,14 @@ type torchTraining struct {
 	Weights []string     `json:"weights"` // of each rank, at the end
 }
 
+// batch is how many rows a step takes: 64, or a few more, so that all ranks have as many.
+func (o *torchOptions) batch() int { return (64 + o.workers - 1) / o.workers * o.workers }
+
 // digits trains once, with the rows dealt by so many ranks further.
 func (o *torchOptions) digits(ctx context.Context, through string, order int) (*torchTraining, error) {
 	fmt.Fprintf(o.err, "training through %s, the rows dealt by %d ranks further\n", through, order)
 	result := &torchTraining{Through: through, Order: order, Weights: make([]string, o.workers)}
-	run := o.script("digits.py", through, "--data", digitsArgument, "--epochs", fmt.Sprint(o.epochs), "--order", fmt.Sprint(order), "--json")
+	run := o.script("digits.py", through, "--data", digitsArgument, "--epochs", fmt.Sprint(o.epochs), "--batch", fmt.Sprint(o.batch()), "--order", fmt.Sprint(order), "--json")
 	err := run.run(ctx, o.streams, func(rank int, text []byte) error {
 		var epoch torchEpoch
 		if err := json.Unmarshal(text, &epoch); err != nil {
