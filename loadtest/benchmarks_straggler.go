@@ -20,7 +20,8 @@ func stragglerPlan() []section {
 		title: "Stragglers",
 		text: "Eight workers reduce 64 kB a step, and are busy for 20 ms before each, as if an accelerator computed. The last one pauses once in 20 steps, at random, for ten times the step time. The job waits for it, or " +
 			"has a quorum of seven after 5 ms. Steps a second are until the seven others have done the last one. Accuracy is of the demo's training with the same pauses, under the quorum with residuals " +
-			"(what came too late goes into the next gradient). Slots are the ToR's that hold an incomplete sum, of 32, as a mean over time and as their time for each step, in a run through a software ToR.",
+			"(what came too late goes into the next gradient). Slots are the ToR's that hold an incomplete sum, of 32, as a mean over time and as their time for each step, in a run through a software ToR: " +
+			"where all wait, RESENDs bring what rests there to the home, and nothing new comes; under the quorum the others go on, and what they send while the straggler pauses rests there until it is overdue.",
 		plot: &plotted{file: "benchmarks-straggler-slots.svg", title: "Slots of the ToR that a straggler holds", xLabel: "time, ms", yLabel: "slots held", course: readHeldSlots},
 		rows: []row{
 			policy("none slow", "none_slow", ""),
