@@ -41,6 +41,9 @@ func (m *Manager) Create(ctx context.Context, spec *v1.JobSpec, dryRun bool) (*v
 	defer m.mu.Unlock()
 	j.hidden = false
 	m.changed(j)
+	if why := m.displaced(j); why != "" {
+		m.startMove(j, why) // its node was lost meanwhile
+	}
 	m.event(levelInfo, "job-created", j, nil, "job %s was created for %d workers: id %d, %d slots of %d elements", j.name, j.record.Spec.Workers, j.id,
 		j.record.Allocation.Slots, j.record.Allocation.ClassElements)
 	return m.view(j), nil
@@ -296,10 +299,10 @@ func (m *Manager) uninstall(record *store.Job) error {
 	began := false
 	for _, place := range record.Allocation.Places {
 		m.mu.Lock()
-		r, there := m.reach(place.Node)
+		r, there := m.reachOrSkip(place.Node)
 		m.mu.Unlock()
 		if !there {
-			continue // when it is back it is looked at before it is given anything
+			continue
 		}
 		err := m.removeAt(r, id)
 		if err != nil && !errors.Is(err, ErrNodeAway) {
