@@ -39,20 +39,25 @@ func TestClusterStorm(t *testing.T) {
 				}
 			})
 			random := rand.New(rand.NewPCG(seed, 1))
-			moves := 0
+			steady := c.run("steady", 2)
 			for range 6 {
 				c.storm(rand.New(rand.NewPCG(random.Uint64(), 2)), 400*time.Millisecond)
 				c.calm()
-				for _, job := range c.m.List() {
-					moves += int(job.Moves)
+				for _, w := range steady {
+					w.follow()
 				}
 				if random.IntN(2) == 0 {
 					c.restart()
 					c.calm()
+					for i, w := range steady {
+						steady[i] = w.resume()
+						steady[i].begun()
+						steady[i].follow()
+					}
 				}
 			}
-			if moves == 0 {
-				t.Error("nothing ever moved")
+			if job := c.get("steady"); job.Moves == 0 || job.Present != 2 {
+				t.Errorf("the job whose workers stayed: %v", job)
 			}
 			for _, job := range c.m.List() {
 				if _, err := c.m.Delete(t.Context(), job.Spec.Name, true); err != nil {
@@ -64,6 +69,14 @@ func TestClusterStorm(t *testing.T) {
 				t.Errorf("left behind: %v", capacity)
 			}
 		})
+	}
+}
+
+// follow reads what a worker was told, until it is in the generation that runs.
+func (w *worker) follow() {
+	w.r.t.Helper()
+	for job := w.r.get(w.job()); w.params.Generation != job.Generation; {
+		w.moved()
 	}
 }
 
@@ -84,6 +97,7 @@ func (c *cluster) calm() {
 	deadline := time.Now().Add(patience)
 	for c.settled() != "" && time.Now().Before(deadline) {
 		c.m.revisit()
+		c.m.rewrite(c.t.Context())
 		time.Sleep(5 * time.Millisecond)
 	}
 	c.quiet()

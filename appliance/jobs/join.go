@@ -462,7 +462,7 @@ func (m *Manager) writeLeft(ctx context.Context, j *job) error {
 	if !changed {
 		return nil
 	}
-	if err := m.store.Put(record); err != nil {
+	if err := m.put(j, &record); err != nil {
 		return err
 	}
 	m.mu.Lock()

@@ -273,6 +273,7 @@ func (m *Manager) Run(ctx context.Context) error {
 		case <-ticker.C:
 			m.sweep(ctx)
 			m.revisit()
+			m.rewrite(ctx)
 		case <-elapsing.C:
 			m.elapse()
 		}

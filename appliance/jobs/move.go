@@ -144,7 +144,7 @@ func (m *Manager) move(ctx context.Context, j *job, excluded map[string]error) e
 		m.takeBack(old, record, fresh)
 		return err
 	}
-	if err := m.store.Put(*record); err != nil {
+	if err := m.put(j, record); err != nil {
 		m.takeBack(old, record, fresh)
 		return notStored(j, err)
 	}
@@ -156,7 +156,7 @@ func (m *Manager) move(ctx context.Context, j *job, excluded map[string]error) e
 func (m *Manager) reassign(j *job, old *store.Job, spots []spot) error {
 	record := *old
 	record.Allocation.Places = places(spots)
-	if err := m.store.Put(record); err != nil {
+	if err := m.put(j, &record); err != nil {
 		return notStored(j, err)
 	}
 	m.mu.Lock()
