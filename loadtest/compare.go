@@ -193,7 +193,7 @@ func (o *compareOptions) spillway(p place, size quantity.Size) *runOptions {
 		iterations = int(min(max(40_000_000/int64(size), 3), 200))
 	}
 	return &runOptions{
-		workers: p.workers, size: size, rate: p.rate, loss: o.loss, elements: o.elements, window: o.window,
+		workers: p.workers, size: size, rate: p.rate, loss: o.loss, elements: o.elements, wireBits: wireBits32, window: o.window,
 		iterations: iterations, warmup: max(1, iterations/10),
 		tor: string(rack.TorNone), torPartition: partitionPrivate, preempt: switchOn,
 		dtype: typeFloat32, seed: o.seed, silence: 10 * time.Second,
