@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // figure is what one command measured, by the JSON keys of its report.
@@ -29,6 +30,9 @@ type row struct {
 	curve string  // of the section's plot, empty if the row is not in it
 	x     float64 // in the plot
 }
+
+// command is the row's, as the page gives it.
+func (r row) command() string { return strings.Join(r.args, " ") }
 
 // column is a value of every row: a key of the report, or the ratio of two, in the
 // same row or (relative) against the base row of the same round.
@@ -154,7 +158,7 @@ func benchmarkPlan() []section {
 		},
 		columns: []column{{title: "p50, ms", key: "p50_ms", digits: 3}, {title: "p99, ms", key: "p99_ms", digits: 3}},
 	}}
-	return slices.Concat(sections, comparePlan(), torPlan())
+	return slices.Concat(sections, comparePlan(), torPlan(), stragglerPlan(), torchPlan())
 }
 
 // readRun reads the report of `spill-load run`. A run with a wrong bit is no measurement.

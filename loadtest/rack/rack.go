@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/vishvananda/netlink"
@@ -93,6 +94,11 @@ func (r *Rack) addFaults() (err error) {
 	if !r.config.Faults.Any() {
 		return nil
 	}
+	if r.config.Faults.TCP {
+		if err := r.uncoalesce(); err != nil {
+			return err
+		}
+	}
 	if r.injector, err = faults.Load(r.config.Faults); err != nil {
 		return err
 	}
@@ -100,6 +106,27 @@ func (r *Rack) addFaults() (err error) {
 		at := joined.port()
 		if err := r.injector.Attach(r.sw.link, at.index, faults.Link{Rate: r.config.Rate, MTU: r.config.mtu()}); err != nil {
 			return fmt.Errorf("port %s: %w", at.name, err)
+		}
+	}
+	return nil
+}
+
+// uncoalesce keeps TCP's packets single wherever they are on their way to a worker's port.
+func (r *Rack) uncoalesce() error {
+	joined := slices.Clone(r.links)
+	for _, a := range r.appliances {
+		joined = append(joined, a.link)
+	}
+	for _, hops := range joined {
+		if at := hops.port(); at.in == r.sw { // a port of the ToR has XDP, below GRO
+			if err := uncoalesced(at); err != nil {
+				return err
+			}
+		}
+		for _, second := range hops[1:] {
+			if err := uncoalesced(second.near); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
