@@ -27,6 +27,7 @@ type compareOptions struct {
 	rates              []quantity.Rate
 	systems            []string
 	elements, window   int
+	wireBits           int
 	rounds, iterations int
 	loss               quantity.Probability
 	seed               uint64
@@ -80,6 +81,7 @@ links have the offloads that hosts have for TCP; for Spillway those of a rack.
 			&cli.StringSliceFlag{Name: "systems", Value: cli.NewStringSlice(systemGloo, systemOpenMPI, systemServer), Usage: "`NAMES` of those that Spillway is compared with, with commas"},
 			&cli.IntFlag{Name: "elements", Aliases: []string{"e"}, Value: 256, Usage: "elements a packet of Spillway: a multiple of 32 up to 832", Destination: &o.elements},
 			&cli.IntFlag{Name: "window", Aliases: []string{"w"}, Value: 255, Usage: "chunks a worker of Spillway has in flight", Destination: &o.window},
+			&cli.IntFlag{Name: "wire-bits", Value: wireBits32, Usage: "`BITS` of a packet of Spillway for each element: 32, or 16, which are half the traffic and coarser sums", Destination: &o.wireBits},
 			&cli.IntFlag{Name: "rounds", Value: 3, Usage: "turns of every system", Destination: &o.rounds},
 			&cli.IntFlag{Name: "iterations", Aliases: []string{"i"}, Usage: "all-reduces that count in a turn (0: by size, 3 to 200)", Destination: &o.iterations},
 			&cli.GenericFlag{Name: "loss", Value: &o.loss, Usage: "`PERCENT` of Spillway's packets lost, like 1%"},
@@ -144,6 +146,9 @@ func (o *compareOptions) validate() error {
 	if o.elements%wire.ElementStep != 0 {
 		return usagef("compare: --elements is %d, want a multiple of %d", o.elements, wire.ElementStep)
 	}
+	if o.wireBits != wireBits16 && o.wireBits != wireBits32 {
+		return usagef("compare: --wire-bits is %d, want %d or %d", o.wireBits, wireBits16, wireBits32)
+	}
 	for _, size := range o.sizes {
 		if size%elementSize != 0 || size/elementSize > maxTensor {
 			return usagef("compare: --sizes has %d bytes, want multiples of %d up to %d", size, elementSize, maxTensor*elementSize)
@@ -193,7 +198,7 @@ func (o *compareOptions) spillway(p place, size quantity.Size) *runOptions {
 		iterations = int(min(max(40_000_000/int64(size), 3), 200))
 	}
 	return &runOptions{
-		workers: p.workers, size: size, rate: p.rate, loss: o.loss, elements: o.elements, wireBits: wireBits32, window: o.window,
+		workers: p.workers, size: size, rate: p.rate, loss: o.loss, elements: o.elements, window: o.window, wireBits: o.wireBits,
 		iterations: iterations, warmup: max(1, iterations/10),
 		tor: string(rack.TorNone), torPartition: partitionPrivate, preempt: switchOn,
 		dtype: typeFloat32, seed: o.seed, silence: 10 * time.Second,

@@ -38,6 +38,7 @@ type CompareReport struct {
 type CompareConfig struct {
 	Elements int          `json:"elements"`
 	Window   int          `json:"window"`
+	WireBits int          `json:"wire_bits"` // of an element, Spillway's
 	Rounds   int          `json:"rounds"`
 	Faults   faults.Rates `json:"faults"` // Spillway's
 	Seed     uint64       `json:"seed"`
@@ -77,7 +78,7 @@ type CompareWrong struct {
 // newCompareReport finds out who can take part.
 func (o *compareOptions) newCompareReport(ctx context.Context) (*CompareReport, error) {
 	r := &CompareReport{
-		Config: CompareConfig{Elements: o.elements, Window: o.window, Rounds: o.rounds, Faults: faults.Rates{Loss: float64(o.loss)}, Seed: o.seed},
+		Config: CompareConfig{Elements: o.elements, Window: o.window, WireBits: o.wireBits, Rounds: o.rounds, Faults: faults.Rates{Loss: float64(o.loss)}, Seed: o.seed},
 		// Empty lists are lists.
 		Missing: []Missing{}, Results: []CompareResult{}, Wrong: []CompareWrong{}, Correct: true,
 		Command: "spill-load " + strings.Join(os.Args[1:], " "), Started: map[string]string{}, Versions: map[string]string{}, Machine: thisMachine(),
@@ -179,7 +180,9 @@ const tcpHeaders = rack.EthernetHeader + 20 + 32
 func idealTime(system string, t *task, config rack.Config) time.Duration {
 	n, payload := float64(t.workers()), float64(t.options.elements*elementSize)
 	packet, tensors := payload+headers, 1.0
-	if system != systemSpillway {
+	if system == systemSpillway {
+		tensors = float64(t.options.wireBits) / wireBits32
+	} else {
 		payload = float64(config.MTU() - 20 - 32)
 		packet = payload + tcpHeaders
 		if system != systemServer {

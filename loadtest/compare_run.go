@@ -46,7 +46,7 @@ func (o *compareOptions) measure(ctx context.Context, p place, report *CompareRe
 	}()
 	for _, name := range report.Systems {
 		progress.Step(fmt.Sprintf("starting %s", name), 0)
-		system := &contestant{name: name, streams: o.streams}
+		system := &contestant{name: name, streams: o.streams, shaped: p.rate != 0}
 		c.contestants = append(c.contestants, system)
 		if err := r.Ordinary(system.peer()); err != nil {
 			return err

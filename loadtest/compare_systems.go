@@ -46,6 +46,7 @@ const ranksMeet, serverPort = 29600, 29700
 type contestant struct {
 	name     string
 	streams  streams
+	shaped   bool  // the links have a rate
 	crew     *crew // of a peer, for all sizes; Spillway's workers are started for each
 	command  string
 	versions map[string]string
@@ -69,7 +70,7 @@ func (c *contestant) start(ctx context.Context, r *rack.Rack, o *compareOptions)
 	case systemGloo:
 		err = c.startGloo(r, o)
 	case systemOpenMPI:
-		c.crew, c.ranks, c.command, err = startMPI(ctx, r, o)
+		c.crew, c.ranks, c.command, err = startMPI(ctx, r, o, c.shaped)
 	case systemServer:
 		setup = func(rank int) any {
 			return peerSetup{Rank: rank, Workers: r.Workers(), Address: fmt.Sprintf("%s:%d", rack.ServerAddr(), serverPort)}

@@ -102,7 +102,7 @@ func TestCompare(t *testing.T) {
 
 // Every peer's check finds an element that is not what it must be: here because something else is expected.
 func TestCompareFindsWrongSums(t *testing.T) {
-	o := &compareOptions{sizes: []quantity.Size{400_000}, elements: 256, window: 255, rounds: 1, iterations: 2, seed: 1, python: python, streams: streams{os.Stdin, os.Stdout, os.Stderr}, files: t.TempDir()}
+	o := &compareOptions{sizes: []quantity.Size{400_000}, elements: 256, wireBits: wireBits32, window: 255, rounds: 1, iterations: 2, seed: 1, python: python, streams: streams{os.Stdin, os.Stdout, os.Stderr}, files: t.TempDir()}
 	if err := o.writeScript(); err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestCompareFindsWrongSums(t *testing.T) {
 
 // A size that the machine's memory does not hold is refused, with what to do.
 func TestCompareWithoutMemory(t *testing.T) {
-	o := &compareOptions{elements: 256, window: 255}
+	o := &compareOptions{elements: 256, window: 255, wireBits: wireBits32}
 	size := quantity.Size(maxTensor * elementSize)
 	task := o.spillway(place{workers: 64}, size).tasks()[0]
 	if err := enoughMemory(&task, 4); err == nil || !strings.Contains(err.Error(), "smaller --sizes") {

@@ -54,11 +54,5 @@ func bytesOf(elements []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(elements))), len(elements)*4)
 }
 
-// piece is a tensor's piece with this number.
-func piece(tensor []float32, number int) []float32 {
-	from := number * pieceElements
-	return tensor[from:min(from+pieceElements, len(tensor))]
-}
-
 // pieces is how many a tensor has.
 func pieces(elements int) int { return (elements + pieceElements - 1) / pieceElements }
