@@ -77,7 +77,7 @@ type Receiver interface {
 	Receive(payload []byte, ce bool)
 }
 
-// Conn is a worker's end of the network. Only Wake may be called from another goroutine than the owner's.
+// Conn is a worker's end of the network. Only Wake and Rest may be called from another goroutine than the owner's.
 type Conn interface {
 	// Packet is a buffer for a packet of a chunk to its home, nil when Flush must come first. It makes a Conn the output of an engine.
 	Packet(seq uint32, size int) []byte
@@ -90,6 +90,9 @@ type Conn interface {
 	// Wait blocks until a packet is there, the timeout (nanoseconds; math.MaxInt64 is for ever) is over, Wake was called or, if writable
 	// is set, there may be room for packets again. It may return without a reason.
 	Wait(timeout int64, writable bool) error
+	// Rest is a Wait that changes nothing: another goroutine may use the Conn meanwhile, but only one rest and none close it. It does not look again and again, and a Wake
+	// ends every Rest until the next Wait.
+	Rest(timeout int64) error
 	// Wake ends a Wait, now or the next one. It may be called from any goroutine until Close.
 	Wake() error
 	// SetHomes makes these the homes of the job, one for each shard. What was written for the homes before and not sent yet is dropped, which the

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -95,6 +96,7 @@ func openRings(udp *sockets, chosen bool) (r *rings, err error) {
 		r.polled = append(r.polled, unix.PollFd{Fd: int32(q.fd), Events: unix.POLLIN})
 	}
 	r.polled = append(r.polled, unix.PollFd{Fd: int32(r.paths.monitor), Events: unix.POLLIN})
+	r.resting = slices.Clone(r.polled)
 	r.look()
 	return r, nil
 }

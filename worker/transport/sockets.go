@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -22,6 +23,7 @@ type sockets struct {
 	send    sender
 	receive receiver
 	polled  []unix.PollFd // the eventfd, the sockets, and what a Conn on top of this one adds
+	resting []unix.PollFd // the same for Rest
 	spin    spinner
 	stats   Stats
 }
@@ -42,6 +44,7 @@ func openSockets(cfg Config, homes []home) (*sockets, error) {
 	if c.group >= 0 {
 		c.polled = append(c.polled, unix.PollFd{Fd: int32(c.group), Events: unix.POLLIN})
 	}
+	c.resting = slices.Clone(c.polled)
 	return c, nil
 }
 
@@ -164,14 +167,12 @@ func (c *sockets) wait(timeout int64, ready func() bool) error {
 		}
 	}
 	if n == 0 {
-		var until *unix.Timespec
 		if timeout != math.MaxInt64 {
-			t := unix.NsecToTimespec(max(timeout-c.spin.spent(), 0))
-			until = &t
+			timeout -= c.spin.spent()
 		}
 		c.stats.Waits++
-		if _, err := unix.Ppoll(c.polled, until, nil); err != nil && err != unix.EINTR {
-			return fmt.Errorf("wait for packets: %w", err)
+		if err := sleep(c.polled, timeout); err != nil {
+			return err
 		}
 	}
 	if c.polled[0].Revents&unix.POLLIN != 0 {
@@ -179,6 +180,22 @@ func (c *sockets) wait(timeout int64, ready func() bool) error {
 		if _, err := unix.Read(c.event, b[:]); err != nil && err != unix.EAGAIN {
 			return fmt.Errorf("read the eventfd: %w", err)
 		}
+	}
+	return nil
+}
+
+// Rest is Conn's.
+func (c *sockets) Rest(timeout int64) error { return sleep(c.resting, timeout) }
+
+// sleep waits for file descriptors.
+func sleep(polled []unix.PollFd, timeout int64) error {
+	var until *unix.Timespec
+	if timeout != math.MaxInt64 {
+		t := unix.NsecToTimespec(max(timeout, 0))
+		until = &t
+	}
+	if _, err := unix.Ppoll(polled, until, nil); err != nil && err != unix.EINTR {
+		return fmt.Errorf("wait for packets: %w", err)
 	}
 	return nil
 }
