@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -110,10 +111,24 @@ func openQueue(ifindex, id, receive, send int, flags uint16) (q *queue, err erro
 	for i := range send {
 		q.free = append(q.free, uint64((receive+i)*frameSize))
 	}
-	if err = unix.Bind(q.fd, &unix.SockaddrXDP{Flags: flags, Ifindex: uint32(ifindex), QueueID: uint32(id)}); err != nil {
+	if err = q.bind(&unix.SockaddrXDP{Flags: flags, Ifindex: uint32(ifindex), QueueID: uint32(id)}); err != nil {
 		return q, fmt.Errorf("bind an AF_XDP socket to queue %d: %w", id, err)
 	}
 	return q, nil
+}
+
+// The kernel lets go of a queue only some time after the socket before is closed, and does not tell when.
+const (
+	bindPatience = time.Second
+	bindPause    = 5 * time.Millisecond
+)
+
+func (q *queue) bind(to *unix.SockaddrXDP) error {
+	for begin := time.Now(); ; time.Sleep(bindPause) {
+		if err := unix.Bind(q.fd, to); err != unix.EBUSY || time.Since(begin) > bindPatience {
+			return err
+		}
+	}
 }
 
 func (q *queue) mapRings(receive, send int) error {

@@ -91,6 +91,12 @@ const (
 	featureZeroCopy   = 1 << 3
 )
 
+// genericHeader is struct genlmsghdr. That of package nl leaves the reserved bytes to chance, which the kernel refuses here.
+type genericHeader [4]byte
+
+func (h genericHeader) Len() int          { return len(h) }
+func (h genericHeader) Serialize() []byte { return h[:] }
+
 // hasZeroCopy asks whether an interface's driver has AF_XDP without copies, without touching it: binding a socket to find out would interrupt its traffic.
 func hasZeroCopy(ifindex int) (bool, error) {
 	family, err := netlink.GenlFamilyGet("netdev")
@@ -98,7 +104,7 @@ func hasZeroCopy(ifindex int) (bool, error) {
 		return false, fmt.Errorf("ask the kernel what it says of XDP (it does from 6.3 on): %w", err)
 	}
 	request := nl.NewNetlinkRequest(int(family.ID), unix.NLM_F_ACK)
-	request.AddData(&nl.Genlmsg{Command: netdevGet, Version: 1})
+	request.AddData(genericHeader{netdevGet, 1, 0, 0})
 	request.AddData(nl.NewRtAttr(netdevIfindex, nl.Uint32Attr(uint32(ifindex))))
 	answers, err := request.Execute(unix.NETLINK_GENERIC, 0)
 	if err != nil {
