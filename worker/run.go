@@ -30,14 +30,19 @@ func (w *Worker) run() {
 // stop, if it must, is in w.ending.
 func (w *Worker) turn() (pause bool) {
 	w.now = int64(time.Since(w.start))
+	idle := w.engine.Idle()
 	if w.waiting.Load() && !w.takeRequests() {
 		w.ending = ErrClosed
 		return false
 	}
-	more, err := w.conn.Receive((*inbox)(w))
-	if err != nil {
-		w.ending = fmt.Errorf("transport: %w", err)
-		return false
+	var more bool
+	var err error
+	// A collective that ends idleness goes out first: nothing has been asked for that could have arrived.
+	if !idle || w.engine.Idle() {
+		if more, err = w.conn.Receive((*inbox)(w)); err != nil {
+			w.ending = fmt.Errorf("transport: %w", err)
+			return false
+		}
 	}
 	wake := w.engine.Poll(w.now, w.conn)
 	w.lull.blocked, err = w.conn.Flush()

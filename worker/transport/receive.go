@@ -40,10 +40,12 @@ func (r *receiver) init() {
 	}
 }
 
-// Receive is Conn's: it hands over the packets of one system call for each socket.
+// Receive is Conn's: it hands over the packets of one system call for each socket, but for those that a Wait just found empty.
 func (c *sockets) Receive(to Receiver) (more bool, err error) {
-	for _, fd := range [...]int{c.group, c.unicast} {
-		if fd < 0 {
+	quiet := c.quiet
+	c.quiet = [2]bool{}
+	for i, fd := range [...]int{c.unicast, c.group} {
+		if fd < 0 || quiet[i] {
 			continue
 		}
 		n, err := c.receiveBatch(fd, to)

@@ -290,7 +290,7 @@ func (r *rings) Receive(to Receiver) (more bool, err error) {
 		r.receiveFrom(q, to)
 	}
 	if r.idle++; r.idle >= othersEvery || r.said() {
-		r.idle = 0
+		r.idle, r.quiet = 0, [2]bool{}
 		if r.paths.changed() {
 			r.look()
 		}

@@ -25,6 +25,7 @@ type sockets struct {
 	polled  []unix.PollFd // the eventfd, the sockets, and what a Conn on top of this one adds
 	resting []unix.PollFd // the same for Rest
 	spin    spinner
+	quiet   [2]bool // unicast and group: the last Wait found nothing there, and nothing was received since
 	stats   Stats
 }
 
@@ -174,6 +175,9 @@ func (c *sockets) wait(timeout int64, ready func() bool) error {
 		if err := sleep(c.polled, timeout); err != nil {
 			return err
 		}
+	}
+	for i, p := range c.polled[1:min(3, len(c.polled))] {
+		c.quiet[i] = p.Revents&^unix.POLLOUT == 0
 	}
 	if c.polled[0].Revents&unix.POLLIN != 0 {
 		var b [8]byte
