@@ -29,12 +29,16 @@ SYSTEMD_PACKAGES := debootstrap systemd-container
 LIB_PACKAGES := gcc libc6-dev
 # What the Python package is tested with, and the wheel is built with.
 PYTHON_PACKAGES := python3-torch python3-numpy python3-setuptools python3-wheel flake8
+# What runs the tests for arm64 on another machine.
+ARM64_PACKAGES := qemu-user
+# What has assembly for arm64, or is the pure Go that the protocol is made of.
+ARM64_TESTS := ./worker/fixedpoint ./wire ./worker/engine
 GENERATE_PACKAGES := clang-$(CLANG_VERSION) llvm-$(CLANG_VERSION) libbpf-dev linux-libc-dev
 
 SEEDS ?= 2800
 FIRST ?= 1
 
-.PHONY: help build lib wheel deb test test-systemd test-bmv2 demo sim bench generate p4 lint clean need-go need-root generate-deps systemd-deps lib-deps python-deps
+.PHONY: help build lib wheel deb test test-arm64 test-systemd test-bmv2 demo sim bench generate p4 lint clean need-go need-root generate-deps systemd-deps lib-deps python-deps arm64-deps
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 15
@@ -60,9 +64,13 @@ deb: need-go lib-deps ## Debian packages of the appliance for amd64 and arm64 in
 	go run ./appliance/packaging/makedeb -out dist
 	@if [[ -n "$(SUDO_USER)" ]]; then chown -R "$(SUDO_USER):" dist; fi
 
-test: need-go need-root systemd-deps lib-deps python-deps ## the whole test suite (root: it loads BPF programs and makes network namespaces)
+test: need-go need-root systemd-deps lib-deps python-deps arm64-deps ## the whole test suite (root: it loads BPF programs and makes network namespaces)
 	go build -buildvcs=false ./...
 	go run ./loadtest/testsummary -count=1 -p=1 -timeout=9m ./...
+	@$(MAKE) --no-print-directory test-arm64
+
+test-arm64: need-go arm64-deps ## the tests of the conversions, the packets and the worker's engine, run as arm64 (emulated on other machines)
+	GOOS=linux GOARCH=arm64 go test -count=1 $(if $(filter-out aarch64,$(shell uname -m)),-exec qemu-aarch64) -timeout 9m $(ARM64_TESTS)
 
 test-systemd: need-go need-root systemd-deps ## the Debian package in a Debian that a real systemd boots (fetched once, some 60 MB, and kept in ~/.cache/spillway)
 	go test -count=1 -v -timeout 20m ./appliance/packaging/systemdtest
@@ -123,3 +131,7 @@ lib-deps:
 
 python-deps:
 	$(call install,$(PYTHON_PACKAGES),docs/pytorch.md)
+
+# On an arm64 machine nothing is emulated.
+arm64-deps:
+	$(if $(filter-out aarch64,$(shell uname -m)),$(call install,$(ARM64_PACKAGES),docs/decisions/0053))

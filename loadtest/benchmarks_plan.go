@@ -100,11 +100,12 @@ func benchmarkPlan() []section {
 		},
 	}, {
 		title: "The worker's conversions, a chunk",
-		text: "What a worker does to a chunk of float32, on one core: find its exponent, quantise it into the packet, and back from the RESULT. Out and back is what one core " +
+		text: "What a worker does to a chunk of float32, on one core: find its exponent, quantise it into the packet, and back from the RESULT; and the latter two of the same elements in 16 bits each. Out and back is what one core " +
 			"converts in Gbit/s of elements; as long as that is far above the link's rate, conversion is not the bottleneck.",
 		rows: conversions,
 		columns: []column{
 			{title: "exponent, ns", key: "exponent_ns"}, {title: "quantise, ns", key: "quantise_ns"}, {title: "dequantise, ns", key: "dequantise_ns"},
+			{title: "quantise in 16 bits, ns", key: "quantise16_ns"}, {title: "dequantise, ns", key: "dequantise16_ns"},
 			{title: "out and back, Gbit/s", key: "conversion_gbps", digits: 1},
 		},
 	}, {
@@ -115,6 +116,15 @@ func benchmarkPlan() []section {
 			{label: "1 Gbit/s, E = 256", args: bulk("--rate", "1gbit", "--elements", "256"), aim: "share ≥ 85%", read: readRun},
 		},
 		columns: []column{p50, p99, bandwidth, share, elements, resent},
+	}, {
+		title: "16 bits on the wire",
+		text: "A job may have its sums of floats in 16 bits an element, two to each element of a packet: half the packets, and coarser sums (docs/protocol.md, section 5). The same tensor of 40 MB, " +
+			"and each result still compared bit for bit with a sum made apart from the library. The wire limit of the second row is half that of the first.",
+		rows: []row{
+			{label: "32 bits", args: bulk("--rate", "500mbit", "--elements", "256", "--wire-bits", "32"), read: readRun},
+			{label: "16 bits", args: bulk("--rate", "500mbit", "--elements", "256", "--wire-bits", "16"), aim: "2 × as fast", read: readRun},
+		},
+		columns: []column{p50, p99, {title: "times as fast", key: "algbw_gbps", relative: true, digits: 2}, bandwidth, share, elements, resent},
 	}, {
 		title: "Four workers on unshaped links",
 		text:  "What the machine's cores allow: workers, switch and aggregator share them. At E = 832 it is the bytes that cost, not the packets: each element is copied or converted about ten times on its way out and back, and the aim is missed.",

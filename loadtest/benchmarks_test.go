@@ -21,10 +21,10 @@ func TestBenchmarkPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bench := []byte(`[{"elements":32,"merge_ns":60,"publish_ns":90,"bare_ns":20,"payload_gbps":17,"exponent_ns":28,"quantise_ns":80,"dequantise_ns":80,"conversion_gbps":43},
-		{"elements":64,"merge_ns":90,"publish_ns":120,"bare_ns":35,"payload_gbps":22,"exponent_ns":28,"quantise_ns":80,"dequantise_ns":80,"conversion_gbps":43},
-		{"elements":256,"merge_ns":220,"publish_ns":310,"bare_ns":125,"payload_gbps":37,"exponent_ns":28,"quantise_ns":80,"dequantise_ns":80,"conversion_gbps":43},
-		{"elements":832,"merge_ns":600,"publish_ns":900,"bare_ns":400,"payload_gbps":44,"exponent_ns":28,"quantise_ns":80,"dequantise_ns":80,"conversion_gbps":43}]`)
+	bench := []byte(`[{"elements":32,"merge_ns":60,"publish_ns":90,"bare_ns":20,"payload_gbps":17,"exponent_ns":28,"quantise_ns":80,"dequantise_ns":80,"quantise16_ns":70,"dequantise16_ns":60,"conversion_gbps":43},
+		{"elements":64,"merge_ns":90,"publish_ns":120,"bare_ns":35,"payload_gbps":22,"exponent_ns":28,"quantise_ns":80,"dequantise_ns":80,"quantise16_ns":70,"dequantise16_ns":60,"conversion_gbps":43},
+		{"elements":256,"merge_ns":220,"publish_ns":310,"bare_ns":125,"payload_gbps":37,"exponent_ns":28,"quantise_ns":80,"dequantise_ns":80,"quantise16_ns":70,"dequantise16_ns":60,"conversion_gbps":43},
+		{"elements":832,"merge_ns":600,"publish_ns":900,"bare_ns":400,"payload_gbps":44,"exponent_ns":28,"quantise_ns":80,"dequantise_ns":80,"quantise16_ns":70,"dequantise16_ns":60,"conversion_gbps":43}]`)
 	torBench := []byte(`[{"elements":32,"claim_ns":80,"merge_ns":90,"complete_ns":150,"preempt_ns":160,"spill_ns":100,"resend_ns":120,"bare_ns":30},
 		{"elements":64,"claim_ns":80,"merge_ns":90,"complete_ns":150,"preempt_ns":160,"spill_ns":100,"resend_ns":120,"bare_ns":30},
 		{"elements":256,"claim_ns":80,"merge_ns":90,"complete_ns":150,"preempt_ns":160,"spill_ns":100,"resend_ns":120,"bare_ns":30},

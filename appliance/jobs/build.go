@@ -94,6 +94,7 @@ func parameters(record *store.Job, rank uint32) *v1.Parameters {
 		MaxRto:     spec.MaxRto,
 		Silence:    spec.Silence,
 		Quorum:     spec.Quorum,
+		WireBits:   spec.WireBits,
 	}
 	if running.Multicast {
 		p.Group = record.Allocation.Group.String()

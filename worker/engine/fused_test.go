@@ -15,7 +15,7 @@ func TestFusedIsTheWhole(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	e, m, now := newSingle(t, 64, 128), newMirror(128, 64), int64(1)
+	e, m, now := newSingle(t, 64, 128, 32), newMirror(128, 64), int64(1)
 	for range 60 {
 		lengths := make([]int, 1+random.IntN(9))
 		for i := range lengths {
