@@ -16,6 +16,7 @@ func TestFusedIsTheWhole(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	e, m, now := newSingle(t, 64, 128, 32), newMirror(128, 64), int64(1)
+	paired := newSingle(t, 64, 128, 16) // where what is fused has 32 bits all the same
 	for range 60 {
 		lengths := make([]int, 1+random.IntN(9))
 		for i := range lengths {
@@ -31,15 +32,15 @@ func TestFusedIsTheWhole(t *testing.T) {
 		if op == wire.Sum {
 			average = random.IntN(2) == 0
 		}
-		compare(t, e, m, &now, lengths, whole, func(v float32) float32 { return v }, op, average)
-		compare(t, e, m, &now, lengths, whole, func(v float32) int32 { return int32(1000 * v) }, op, false)
-		compare(t, e, m, &now, lengths, whole, func(v float32) fixedpoint.BFloat16 { return fixedpoint.ToBFloat16(float64(v)) }, op, average)
-		compare(t, e, m, &now, lengths, whole, func(v float32) fixedpoint.Float16 { return fixedpoint.ToFloat16(float64(v)) }, op, average)
-		compare(t, e, m, &now, lengths, whole, func(v float32) float64 { return float64(v) }, wire.Sum, average)
+		compare(t, e, paired, m, &now, lengths, whole, func(v float32) float32 { return v }, op, average)
+		compare(t, e, paired, m, &now, lengths, whole, func(v float32) int32 { return int32(1000 * v) }, op, false)
+		compare(t, e, paired, m, &now, lengths, whole, func(v float32) fixedpoint.BFloat16 { return fixedpoint.ToBFloat16(float64(v)) }, op, average)
+		compare(t, e, paired, m, &now, lengths, whole, func(v float32) fixedpoint.Float16 { return fixedpoint.ToFloat16(float64(v)) }, op, average)
+		compare(t, e, paired, m, &now, lengths, whole, func(v float32) float64 { return float64(v) }, wire.Sum, average)
 	}
 }
 
-func compare[T float32 | float64 | fixedpoint.Float16 | fixedpoint.BFloat16 | int32](t *testing.T, e *Engine, m *mirror, now *int64, lengths []int, values []float32, of func(float32) T, op wire.Op, average bool) {
+func compare[T float32 | float64 | fixedpoint.Float16 | fixedpoint.BFloat16 | int32](t *testing.T, e, paired *Engine, m *mirror, now *int64, lengths []int, values []float32, of func(float32) T, op wire.Op, average bool) {
 	t.Helper()
 	var whole []T
 	tensors := make([][]T, len(lengths))
@@ -53,7 +54,15 @@ func compare[T float32 | float64 | fixedpoint.Float16 | fixedpoint.BFloat16 | in
 	if err != nil {
 		t.Fatal(err)
 	}
+	other := make([][]T, len(tensors))
+	for i := range other {
+		other[i] = slices.Clone(tensors[i])
+	}
 	m.reduce(t, e, now, &Collective{Fused: f, Op: op, Average: average})
+	if f, err = Fuse(other); err != nil {
+		t.Fatal(err)
+	}
+	m.reduce(t, paired, now, &Collective{Fused: f, Op: op, Average: average})
 	single, err := Fuse([][]T{whole})
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +81,7 @@ func compare[T float32 | float64 | fixedpoint.Float16 | fixedpoint.BFloat16 | in
 		plain.I32 = w
 	}
 	m.reduce(t, e, now, plain)
-	if got := slices.Concat(tensors...); !slices.Equal(got, whole) || single.len() != len(got) {
+	if got := slices.Concat(tensors...); !slices.Equal(got, whole) || !slices.Equal(slices.Concat(other...), whole) || single.len() != len(got) {
 		t.Fatalf("lengths %v of %T, %s, average %v: the fused result differs", lengths, whole, op, average)
 	}
 }
@@ -118,7 +127,7 @@ func TestFusedDisagreement(t *testing.T) {
 	} {
 		descriptors := make([][]byte, 2)
 		for rank, collective := range []*Collective{c.a, c.b} {
-			if err := collective.prepare(1<<32, 64, 2); err != nil {
+			if err := collective.prepare(1<<32, &Config{Elements: 64, Workers: 2, WireBits: 32}); err != nil {
 				t.Fatal(err)
 			}
 			collective.exponents = make([]int32, collective.chunks)
