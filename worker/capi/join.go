@@ -48,7 +48,7 @@ func joiningOf(o *C.struct_joining) (*joining, error) {
 		return nil, invalid(fmt.Sprintf("options.rank is %d; ranks begin at 0", j.rank))
 	case !(o.timeout >= 0), !(o.patience >= 0):
 		return nil, invalid("options.timeout and options.patience are seconds, and not below 0")
-	case !(o.busy_poll >= 0 && o.busy_poll <= worker.MaxBusyPoll.Seconds()):
+	case !(o.busy_poll >= 0 && float64(o.busy_poll) <= worker.MaxBusyPoll.Seconds()):
 		return nil, invalid(fmt.Sprintf("options.busy_poll is %g seconds, and not between 0 and %g", float64(o.busy_poll), worker.MaxBusyPoll.Seconds()))
 	}
 	log := logger()
