@@ -135,6 +135,7 @@ func benchmarkPlan() []section {
 		rows: []row{
 			{label: "E = 256", args: bulk("--rate", "unshaped", "--elements", "256"), aim: "> 0.96 Gbit/s", read: readRun},
 			{label: "E = 832", args: bulk("--rate", "unshaped", "--elements", "832"), aim: "> 2.6 Gbit/s", read: readRun},
+			{label: "E = 832, AF_XDP with copies", args: bulk("--rate", "unshaped", "--elements", "832", "--transport", "af_xdp"), read: readRun},
 		},
 		columns: []column{p50, p99, bandwidth, elements, resent},
 	}, {
@@ -155,6 +156,9 @@ func benchmarkPlan() []section {
 		rows: []row{
 			{label: "unshaped", args: small("--rate", "unshaped"), read: readRun},
 			{label: "1 Gbit/s", args: small("--rate", "1gbit"), read: readRun},
+			{label: "unshaped, busy poll", args: small("--rate", "unshaped", "--busy-poll", "50us"), read: readRun},
+			{label: "unshaped, AF_XDP with copies", args: small("--rate", "unshaped", "--transport", "af_xdp"), read: readRun},
+			{label: "unshaped, both", args: small("--rate", "unshaped", "--transport", "af_xdp", "--busy-poll", "50us"), read: readRun},
 		},
 		columns: []column{{title: "p50, ms", key: "p50_ms", digits: 3}, {title: "p99, ms", key: "p99_ms", digits: 3}},
 	}}

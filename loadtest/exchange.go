@@ -25,6 +25,9 @@ type setup struct {
 	Pause time.Duration `json:"pause,omitzero"` // ns
 	// Chance is the part of the all-reduces before which it does; 0 is all.
 	Chance float64 `json:"chance,omitempty"`
+	// Transport and BusyPoll are how the worker moves packets.
+	Transport worker.Transport `json:"transport,omitempty"`
+	BusyPoll  time.Duration    `json:"busy_poll,omitzero"` // ns
 	// Quorum says that results may lack workers.
 	Quorum bool `json:"quorum,omitempty"`
 }

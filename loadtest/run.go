@@ -12,6 +12,7 @@ import (
 	"spillway/loadtest/quantity"
 	"spillway/loadtest/rack"
 	"spillway/wire"
+	"spillway/worker"
 	"spillway/worker/engine"
 	"spillway/xdp"
 )
@@ -45,6 +46,8 @@ type runOptions struct {
 	seed                     uint64
 	minRTO, maxRTO, silence  time.Duration
 	timeout                  time.Duration
+	transport                string
+	busyPoll                 time.Duration
 	output                   string
 	quorumOptions
 }
@@ -89,6 +92,7 @@ What the figures mean:
                     what the links' token buckets count). The buckets let the first 256 kB
                     pass at once, so a tensor of that order can exceed 1. Null on unshaped links.
   retransmissions   packets the workers sent again, warm-up not counted
+  transport         what the workers came to use, udp or af_xdp; why is in workers[].transport.reason
   counters          what the aggregator counted over the whole run, by reason
   jobs[]            the same of each job (above: of the first), and, warm-up not counted:
     jct_ms          completion time: from its start until its last worker has its last result
@@ -140,6 +144,8 @@ each worker's port, each way. SIGINT and SIGTERM stop all in order; the exit cod
 			&cli.DurationFlag{Name: "max-rto", Usage: "most retransmission timeout (0: the worker's own)", Destination: &o.maxRTO},
 			&cli.DurationFlag{Name: "silence", Value: 10 * time.Second, Usage: "a worker gives up after so long without any result", Destination: &o.silence},
 			&cli.DurationFlag{Name: "timeout", Value: 5 * time.Minute, Usage: "the run gives up after so long", EnvVars: []string{"SPILL_TIMEOUT"}, Destination: &o.timeout},
+			&cli.StringFlag{Name: "transport", Value: string(worker.TransportAuto), Usage: "`HOW` workers move packets: auto, udp or af_xdp", Destination: &o.transport},
+			&cli.DurationFlag{Name: "busy-poll", Usage: "how long workers look again and again for packets before they sleep (0: not at all)", Destination: &o.busyPoll},
 			outputFlag(&o.output),
 		}, o.quorumOptions.flags()...),
 		Action: func(c *cli.Context) error { return run(c.Context, o, s) },
@@ -184,6 +190,12 @@ func (o *runOptions) validate() error {
 			return err
 		}
 	}
+	if _, err := worker.ParseTransport(o.transport); err != nil {
+		return usagef("run: --%v", err)
+	}
+	if o.busyPoll < 0 || o.busyPoll > worker.MaxBusyPoll {
+		return usagef("run: --busy-poll is %s, want 0 to %s", o.busyPoll, worker.MaxBusyPoll)
+	}
 	if o.dtype != typeFloat32 && o.dtype != typeInt32 {
 		return usagef("run: --dtype %q is neither %s nor %s", o.dtype, typeFloat32, typeInt32)
 	}
@@ -219,6 +231,7 @@ func (o *runOptions) rack(s streams) rack.Config {
 		Slots:    slots,
 		Faults:   o.faults(),
 		Tor:      o.torConfig(s),
+		Rings:    o.transport == string(worker.TransportAFXDP),
 		Daemon:   daemonProcess(s),
 	}
 }

@@ -80,6 +80,36 @@ func ReduceAsync[T Element](w *Worker, data []T, op Op) (*Handle, error) {
 	return w.issue(c, nil)
 }
 
+// ReduceAll is Reduce for several tensors at once, which share the packets: for many small ones it takes hardly longer than for one of their size together, while a collective for each takes packets
+// and bookkeeping of its own. The tensors, their order and their lengths are the same at all ranks, or it is a DisagreementError at all. None is empty. In a SUM of floats elements of
+// different tensors can be in the same chunk, and so share its exponent: tensors of very different magnitudes lose less apart. In a job whose elements have 16 bits on the wire, fused ones have 32.
+func ReduceAll[T Element](ctx context.Context, w *Worker, tensors [][]T, op Op) error {
+	c, err := fusedOf(tensors, op)
+	if err != nil {
+		return fmt.Errorf("allreduce: %w", err)
+	}
+	_, err = w.reduce(ctx, c, nil)
+	return err
+}
+
+// ReduceAllAsync is to ReduceAll what AllReduceAsync is to AllReduce.
+func ReduceAllAsync[T Element](w *Worker, tensors [][]T, op Op) (*Handle, error) {
+	c, err := fusedOf(tensors, op)
+	if err != nil {
+		return nil, fmt.Errorf("allreduce: %w", err)
+	}
+	return w.issue(c, nil)
+}
+
+func fusedOf[T Element](tensors [][]T, op Op) (*engine.Collective, error) {
+	c, err := collectiveOf([]T(nil), op)
+	if err != nil {
+		return nil, err
+	}
+	c.Fused, err = engine.Fuse(tensors)
+	return c, err
+}
+
 func collectiveOf[T Element](data []T, op Op) (*engine.Collective, error) {
 	c := &engine.Collective{Op: wire.Op(op)}
 	if op == Average {

@@ -56,6 +56,9 @@ type Config struct {
 	Hooks bool
 	// Tor is what stands at the top of the rack; its zero value is a bridge.
 	Tor Tor
+	// Rings says that the workers' packets go by AF_XDP, which passes below the queues of their interfaces and takes packets one by one: a shaped uplink is then shaped
+	// in a cable, and nothing is coalesced on the way to a worker.
+	Rings bool
 	// Appliances is the number of aggregators, each with a daemon of its own; 0 is 1. Several are a cluster.
 	Appliances int
 	// Server makes another host beside the aggregator's, for what others than Spillway have there. It needs a bridge.

@@ -49,6 +49,9 @@ func (c *Config) workerOffloads() offloads {
 	if c.singly() {
 		return workerSingly
 	}
+	if c.Rings {
+		return offloads{host: ring, port: ring, cable: homePortSingly}
+	}
 	return workerOffloads
 }
 

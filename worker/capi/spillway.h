@@ -101,6 +101,8 @@ typedef struct {
 	const char *key;     /*   and its key. All three, or NULL for a connection without TLS */
 	double timeout;      /* how long to wait for the other ranks; 0: without end */
 	double patience;     /* how long to go on trying while the appliance cannot be reached; 0: 10 seconds */
+	const char *transport; /* how packets are moved: "auto", "udp" or "af_xdp"; NULL: what SPILLWAY_TRANSPORT in the environment says, else "auto" */
+	double busy_poll;    /* how long to look again and again for packets before sleeping, at most 0.1; 0: what SPILLWAY_BUSY_POLL says, else not at all */
 } spillway_options;
 
 /* Joins a job and waits until all of its ranks have. The worker must be left. On an error *worker is NULL. */

@@ -83,6 +83,9 @@ func (c *Collective) find() (b buffer, err error) {
 	if c.BF16 != nil {
 		b, set = (*bfloat16s)(&c.BF16), set+1
 	}
+	if c.Fused != nil {
+		b, set = c.Fused, set+1
+	}
 	if set > 1 {
 		return nil, errors.New("a collective has more than one buffer")
 	}

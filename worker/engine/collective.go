@@ -18,7 +18,9 @@ type Collective struct {
 	F64  []float64 // SUM only
 	F16  []fixedpoint.Float16
 	BF16 []fixedpoint.BFloat16
-	Op   wire.Op
+	// Fused are several tensors as one.
+	Fused *Fused
+	Op    wire.Op
 	// Average makes of a SUM of floats the sum divided by the number of ranks.
 	Average bool
 	// In a job whose Policy releases sums without everybody. Rescale multiplies a float32 sum that lacks ranks by the number of all over that of those in
@@ -86,6 +88,7 @@ const (
 	descriptorElements = 32
 	laneLength         = 0
 	laneKind           = 2
+	laneLayout         = 4
 	laneExponents      = 8
 	// descriptorGroup is how many exponents ride in the descriptor.
 	descriptorGroup = descriptorElements - laneExponents
@@ -134,7 +137,7 @@ func (c *Collective) prepare(first uint64, cfg *Config) error {
 		return err
 	}
 	*c = Collective{
-		F32: c.F32, I32: c.I32, F64: c.F64, F16: c.F16, BF16: c.BF16, Op: c.Op, Average: c.Average,
+		F32: c.F32, I32: c.I32, F64: c.F64, F16: c.F16, BF16: c.BF16, Fused: c.Fused, Op: c.Op, Average: c.Average,
 		Rescale: c.Rescale, ResidualF32: c.ResidualF32, ResidualI32: c.ResidualI32,
 		workers: cfg.Workers, elements: cfg.Elements, chunkLength: cfg.Elements, first: first, exponents: c.exponents[:0], known: c.known[:0],
 	}
@@ -166,6 +169,14 @@ func (c *Collective) kind() Kind {
 		k |= kindPaired
 	}
 	return k
+}
+
+// layout tells the ranks' ways to put tensors together apart: 0 for a single one.
+func (c *Collective) layout() int32 {
+	if c.Fused == nil {
+		return 0
+	}
+	return int32(c.Fused.layout)
 }
 
 // at says what the chunk at an offset from first is: for an exponent chunk index is its group; for a data chunk index is its
@@ -270,6 +281,8 @@ func (c *Collective) contribute(b []byte, ch *chunk) {
 		putLane(b, laneLength+1, -int32(c.length))
 		putLane(b, laneKind, int32(c.kind()))
 		putLane(b, laneKind+1, -int32(c.kind()))
+		putLane(b, laneLayout, c.layout())
+		putLane(b, laneLayout+1, -c.layout())
 		if c.scaled() {
 			_, to := c.members(0)
 			fixedpoint.EncodeInt32(b[laneExponents*wire.ElementSize:], c.exponents[:to])
@@ -298,12 +311,16 @@ func (c *Collective) contribute(b []byte, ch *chunk) {
 func (c *Collective) readDescriptor(b []byte, workers int, whole bool) error {
 	longest, shortest := lane(b, laneLength), -lane(b, laneLength+1)
 	largest, smallest := Kind(lane(b, laneKind)), Kind(-lane(b, laneKind+1))
+	most, least := lane(b, laneLayout), -lane(b, laneLayout+1)
 	own := c.kind()
+	if whole && (most < c.layout() || least > c.layout()) {
+		return fmt.Errorf("%w: the descriptor says a layout of %#x, this rank said %#x", ErrInconsistent, most, c.layout())
+	}
 	if whole && (longest < int32(c.length) || shortest > int32(c.length) || largest < own || smallest > own) {
 		return fmt.Errorf("%w: the descriptor says %d elements of %s, this rank said %d of %s", ErrInconsistent, longest, largest, c.length, own)
 	}
-	if longest != shortest || largest != smallest {
-		c.disagreement = &DisagreementError{MinElements: int(shortest), MaxElements: int(longest), MinKind: smallest, MaxKind: largest}
+	if longest != shortest || largest != smallest || most != least {
+		c.disagreement = &DisagreementError{MinElements: int(shortest), MaxElements: int(longest), MinKind: smallest, MaxKind: largest, Layout: most != least}
 		return nil
 	}
 	if !c.scaled() {

@@ -82,11 +82,15 @@ func (e *HomeSilentError) Error() string {
 type DisagreementError struct {
 	MinElements, MaxElements int // the shortest and the longest length of any rank
 	MinKind, MaxKind         Kind
+	Layout                   bool // they put tensors of other lengths together, or some of them none
 }
 
 func (e *DisagreementError) Error() string {
 	if e.MinElements != e.MaxElements {
 		return fmt.Sprintf("ranks disagree on the length: from %d to %d elements", e.MinElements, e.MaxElements)
+	}
+	if e.MinKind == e.MaxKind && e.Layout {
+		return fmt.Sprintf("ranks disagree on the lengths of the tensors that are fused to %d elements", e.MaxElements)
 	}
 	return fmt.Sprintf("ranks disagree on the operation: %s and %s, at least", e.MinKind, e.MaxKind)
 }
