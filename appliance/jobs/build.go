@@ -95,6 +95,7 @@ func parameters(record *store.Job, rank uint32) *v1.Parameters {
 		MaxRto:     spec.MaxRto,
 		Silence:    spec.Silence,
 		Quorum:     spec.Quorum,
+		WireBits:   spec.WireBits,
 	}
 	for shard := range shards(spec) {
 		home := running.Home(shard)

@@ -52,6 +52,7 @@ const (
 	DefaultElements = 256
 	DefaultGrace    = 10 * time.Minute
 	DefaultPriority = 64
+	DefaultWireBits = 32
 	DefaultMinRTO   = time.Millisecond
 	DefaultMaxRTO   = 250 * time.Millisecond
 	DefaultSilence  = 30 * time.Second

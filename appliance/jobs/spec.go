@@ -77,6 +77,12 @@ func (s site) complete(asked *v1.JobSpec) (*v1.JobSpec, error) {
 	if spec.Priority > maxPriority {
 		f.add("priority", "%d: want 1 (least urgent) to %d", spec.Priority, maxPriority)
 	}
+	if spec.WireBits == 0 {
+		spec.WireBits = DefaultWireBits
+	}
+	if spec.WireBits != 16 && spec.WireBits != 32 {
+		f.add("wire_bits", "%d: want 16 (half the traffic, coarser sums) or 32", spec.WireBits)
+	}
 	s.completeTimers(spec, &f)
 	s.checkShards(spec, &f)
 	completeQuorum(spec, &f)
