@@ -49,7 +49,7 @@ func (m *Manager) drainNode(ctx context.Context, name string) ([]*job, error) {
 		defer m.mu.Unlock()
 		return m.homed(name), nil // what is still there is moving
 	}
-	all, undo, err := m.setAside(n)
+	undo, err := m.setAside(n)
 	drained := append(slices.Clone(m.drained), name)
 	m.mu.Unlock()
 	if err != nil {
@@ -64,7 +64,7 @@ func (m *Manager) drainNode(ctx context.Context, name string) ([]*job, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.drained, n.drained, n.vacant, n.since = drained, true, false, m.config.Now()
-	all = m.homed(name) // there may be more by now
+	all := m.homed(name) // there may be more than room was set aside for
 	m.nodeEvent(levelInfo, "node-draining", n, "node %s is being drained: %d jobs move to others", name, len(all))
 	m.kick()
 	m.vacated()
@@ -82,8 +82,8 @@ func (m *Manager) homed(name string) (all []*job) {
 	return all
 }
 
-// setAside takes a place elsewhere for each job that has one at a node, or refuses. The lock is held.
-func (m *Manager) setAside(n *node) (all []*job, undo func(), err error) {
+// setAside takes a place elsewhere for each job that has one at a node, or refuses. undo gives them back. The lock is held.
+func (m *Manager) setAside(n *node) (undo func(), err error) {
 	type taken struct {
 		id   uint16
 		node string
@@ -95,8 +95,7 @@ func (m *Manager) setAside(n *node) (all []*job, undo func(), err error) {
 		}
 	}
 	var texts []string
-	all = m.homed(n.Name)
-	for _, j := range all {
+	for _, j := range m.homed(n.Name) {
 		had := map[string]bool{}
 		for _, place := range m.ledger.Places(j.id) {
 			had[place.Node] = true
@@ -113,10 +112,10 @@ func (m *Manager) setAside(n *node) (all []*job, undo func(), err error) {
 		}
 	}
 	if len(texts) == 0 {
-		return all, undo, nil
+		return undo, nil
 	}
 	undo()
-	return nil, nil, refusal.New(codes.ResourceExhausted, refusal.NoRoomToMove, "node %q stays as it is: %s; delete a job that is not needed, or add an appliance, and drain it again",
+	return nil, refusal.New(codes.ResourceExhausted, refusal.NoRoomToMove, "node %q stays as it is: %s; delete a job that is not needed, or add an appliance, and drain it again",
 		n.Name, strings.Join(texts, "; ")).With("node", n.Name)
 }
 
