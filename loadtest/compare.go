@@ -14,6 +14,7 @@ import (
 	"spillway/loadtest/quantity"
 	"spillway/loadtest/rack"
 	"spillway/wire"
+	"spillway/worker"
 	"spillway/worker/engine"
 )
 
@@ -28,6 +29,8 @@ type compareOptions struct {
 	systems            []string
 	elements, window   int
 	wireBits           int
+	transport          string
+	busyPoll           time.Duration
 	rounds, iterations int
 	loss               quantity.Probability
 	seed               uint64
@@ -82,6 +85,8 @@ links have the offloads that hosts have for TCP; for Spillway those of a rack.
 			&cli.IntFlag{Name: "elements", Aliases: []string{"e"}, Value: 256, Usage: "elements a packet of Spillway: a multiple of 32 up to 832", Destination: &o.elements},
 			&cli.IntFlag{Name: "window", Aliases: []string{"w"}, Value: 255, Usage: "chunks a worker of Spillway has in flight", Destination: &o.window},
 			&cli.IntFlag{Name: "wire-bits", Value: wireBits32, Usage: "`BITS` of a packet of Spillway for each element: 32, or 16, which are half the traffic and coarser sums", Destination: &o.wireBits},
+			&cli.StringFlag{Name: "transport", Value: string(worker.TransportAuto), Usage: "`HOW` Spillway's workers move packets: auto, udp or af_xdp", Destination: &o.transport},
+			&cli.DurationFlag{Name: "busy-poll", Usage: "how long Spillway's workers look again and again for packets before they sleep (0: not at all)", Destination: &o.busyPoll},
 			&cli.IntFlag{Name: "rounds", Value: 3, Usage: "turns of every system", Destination: &o.rounds},
 			&cli.IntFlag{Name: "iterations", Aliases: []string{"i"}, Usage: "all-reduces that count in a turn (0: by size, 3 to 200)", Destination: &o.iterations},
 			&cli.GenericFlag{Name: "loss", Value: &o.loss, Usage: "`PERCENT` of Spillway's packets lost, like 1%"},
@@ -149,6 +154,12 @@ func (o *compareOptions) validate() error {
 	if o.wireBits != wireBits16 && o.wireBits != wireBits32 {
 		return usagef("compare: --wire-bits is %d, want %d or %d", o.wireBits, wireBits16, wireBits32)
 	}
+	if _, err := worker.ParseTransport(o.transport); err != nil {
+		return usagef("compare: --%v", err)
+	}
+	if o.busyPoll < 0 || o.busyPoll > worker.MaxBusyPoll {
+		return usagef("compare: --busy-poll is %s, want 0 to %s", o.busyPoll, worker.MaxBusyPoll)
+	}
 	for _, size := range o.sizes {
 		if size%elementSize != 0 || size/elementSize > maxTensor {
 			return usagef("compare: --sizes has %d bytes, want multiples of %d up to %d", size, elementSize, maxTensor*elementSize)
@@ -201,7 +212,7 @@ func (o *compareOptions) spillway(p place, size quantity.Size) *runOptions {
 		workers: p.workers, size: size, rate: p.rate, loss: o.loss, elements: o.elements, window: o.window, wireBits: o.wireBits,
 		iterations: iterations, warmup: max(1, iterations/10),
 		tor: string(rack.TorNone), torPartition: partitionPrivate, preempt: switchOn,
-		dtype: typeFloat32, seed: o.seed, silence: 10 * time.Second,
+		dtype: typeFloat32, seed: o.seed, silence: 10 * time.Second, transport: o.transport, busyPoll: o.busyPoll,
 	}
 }
 

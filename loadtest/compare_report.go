@@ -36,12 +36,15 @@ type CompareReport struct {
 
 // CompareConfig is what was asked for.
 type CompareConfig struct {
-	Elements int          `json:"elements"`
-	Window   int          `json:"window"`
-	WireBits int          `json:"wire_bits"` // of an element, Spillway's
-	Rounds   int          `json:"rounds"`
-	Faults   faults.Rates `json:"faults"` // Spillway's
-	Seed     uint64       `json:"seed"`
+	Elements int `json:"elements"`
+	Window   int `json:"window"`
+	WireBits int `json:"wire_bits"` // of an element, Spillway's
+	Rounds   int `json:"rounds"`
+	// Transport and BusyPollMS are how Spillway's workers were told to move packets.
+	Transport  string       `json:"transport"`
+	BusyPollMS float64      `json:"busy_poll_ms"`
+	Faults     faults.Rates `json:"faults"` // Spillway's
+	Seed       uint64       `json:"seed"`
 }
 
 // Missing is a system that is not installed.
@@ -78,7 +81,7 @@ type CompareWrong struct {
 // newCompareReport finds out who can take part.
 func (o *compareOptions) newCompareReport(ctx context.Context) (*CompareReport, error) {
 	r := &CompareReport{
-		Config: CompareConfig{Elements: o.elements, Window: o.window, WireBits: o.wireBits, Rounds: o.rounds, Faults: faults.Rates{Loss: float64(o.loss)}, Seed: o.seed},
+		Config: CompareConfig{Elements: o.elements, Window: o.window, WireBits: o.wireBits, Transport: o.transport, BusyPollMS: milliseconds(o.busyPoll), Rounds: o.rounds, Faults: faults.Rates{Loss: float64(o.loss)}, Seed: o.seed},
 		// Empty lists are lists.
 		Missing: []Missing{}, Results: []CompareResult{}, Wrong: []CompareWrong{}, Correct: true,
 		Command: "spill-load " + strings.Join(os.Args[1:], " "), Started: map[string]string{}, Versions: map[string]string{}, Machine: thisMachine(),
