@@ -85,7 +85,7 @@ links have the offloads that hosts have for TCP; for Spillway those of a rack.
 			&cli.IntFlag{Name: "elements", Aliases: []string{"e"}, Value: 256, Usage: "elements a packet of Spillway: a multiple of 32 up to 832", Destination: &o.elements},
 			&cli.IntFlag{Name: "window", Aliases: []string{"w"}, Value: 255, Usage: "chunks a worker of Spillway has in flight", Destination: &o.window},
 			&cli.IntFlag{Name: "wire-bits", Value: wireBits32, Usage: "`BITS` of a packet of Spillway for each element: 32, or 16, which are half the traffic and coarser sums", Destination: &o.wireBits},
-			&cli.StringFlag{Name: "transport", Value: string(worker.TransportAuto), Usage: "`HOW` Spillway's workers move packets: auto, udp or af_xdp", Destination: &o.transport},
+			&cli.StringFlag{Name: "transport", Value: string(worker.TransportAuto), Usage: "`HOW` Spillway's workers move packets: auto or udp (af_xdp would take the peers' offloads away)", Destination: &o.transport},
 			&cli.DurationFlag{Name: "busy-poll", Usage: "how long Spillway's workers look again and again for packets before they sleep (0: not at all)", Destination: &o.busyPoll},
 			&cli.IntFlag{Name: "rounds", Value: 3, Usage: "turns of every system", Destination: &o.rounds},
 			&cli.IntFlag{Name: "iterations", Aliases: []string{"i"}, Usage: "all-reduces that count in a turn (0: by size, 3 to 200)", Destination: &o.iterations},
@@ -156,6 +156,9 @@ func (o *compareOptions) validate() error {
 	}
 	if _, err := worker.ParseTransport(o.transport); err != nil {
 		return usagef("compare: --%v", err)
+	}
+	if o.transport == string(worker.TransportAFXDP) {
+		return usagef("compare: --transport %s: its program at the workers' interfaces takes the segmentation offload from the peers' TCP on the same links, which would be unfair; measure it with run", o.transport)
 	}
 	if o.busyPoll < 0 || o.busyPoll > worker.MaxBusyPoll {
 		return usagef("compare: --busy-poll is %s, want 0 to %s", o.busyPoll, worker.MaxBusyPoll)
