@@ -35,6 +35,7 @@ const (
 	orderStart = "start" // all-reduce them, the first at monotonic time At
 	orderCheck = "check" // compare them with what they must be
 	orderStats = "stats"
+	orderLoad  = "load" // make room for Batch tensors of so many Elements, filled with multiples of Input
 )
 
 // order is a question to a worker process.
@@ -43,6 +44,12 @@ type order struct {
 	First int    `json:"first,omitempty"`
 	Count int    `json:"count,omitempty"`
 	At    int64  `json:"at,omitempty"` // ns
+	// Of orderLoad, which peers of Spillway are given (peer_tensors.go).
+	Elements int    `json:"elements,omitempty"`
+	Batch    int    `json:"batch,omitempty"`
+	Input    string `json:"input,omitempty"`
+	Sum      string `json:"sum,omitempty"`
+	Bound    string `json:"bound,omitempty"`
 }
 
 // answer is what a worker process says. Error is about the collective; a process
@@ -56,6 +63,8 @@ type answer struct {
 	Missed  []int         `json:"missed,omitempty"`
 	Partial []bool        `json:"partial,omitempty"`
 	Stats   *worker.Stats `json:"stats,omitempty"`
+	// Versions are those of a peer's parts, in the answer to its setup.
+	Versions map[string]string `json:"versions,omitempty"`
 }
 
 // span is when an all-reduce began and ended at a worker, in ns of the monotonic

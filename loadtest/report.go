@@ -64,6 +64,7 @@ type ReportConfig struct {
 	SizeBytes   int64  `json:"size_bytes"`
 	Type        string `json:"dtype"`
 	Elements    int    `json:"elements"`
+	WireBits    int    `json:"wire_bits"` // of an element in a packet
 	Window      int    `json:"window"`
 	RateBPS     uint64 `json:"rate_bps"`      // 0: unshaped
 	HomeRateBPS uint64 `json:"home_rate_bps"` // 0: unshaped
@@ -92,6 +93,7 @@ func newReport(o *runOptions, r *rack.Rack) *Report {
 			SizeBytes:    int64(first.size),
 			Type:         o.dtype,
 			Elements:     o.elements,
+			WireBits:     o.wireBits,
 			Window:       o.window,
 			RateBPS:      uint64(o.rate),
 			HomeRateBPS:  uint64(o.homeRate),
@@ -138,7 +140,7 @@ func (r *Report) setTimes(times []time.Duration) {
 // idealTime is that of the tensor in full packets back to back at the link's rate, headers included.
 func (c *ReportConfig) idealTime() time.Duration {
 	payload := float64(c.Elements * elementSize)
-	bits := float64(c.SizeBytes) * 8 * (payload + headers) / payload
+	bits := float64(c.SizeBytes) / elementSize * float64(c.WireBits) * (payload + headers) / payload
 	return time.Duration(bits / float64(c.RateBPS) * float64(time.Second))
 }
 

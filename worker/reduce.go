@@ -54,6 +54,10 @@ func (op Op) String() string {
 // largest of their chunk. For float64, k is 30 - floor(log2 n), and e at least -900: it has the range of float64, but not its precision. Average divides the same sum by n and
 // rounds once: it is off by at most 2^(e-k-1) and one rounding. A SUM beyond the range of its type is an infinity; a NaN or an infinity in the input is a NonFiniteError at every rank.
 //
+// In a job whose elements have 16 bits on the wire (Params.WireBits), sums and averages of float32, float16 and bfloat16 have half the packets and coarser steps: there k is
+// 15 - ceil(log2 n), so 13 bits and a sign for 4 ranks and 9 for 64, in the same bounds; e is one larger where the largest element of a chunk, of twice as many elements, would be
+// rounded up to 2^e.
+//
 // MAX and MIN of float32, float16 and bfloat16 are exact, with -0 below 0 and infinities in their places; where any rank has a NaN the result is the positive quiet NaN. They are not
 // defined for float64. Operations on int32 are exact; a SUM beyond its range is a SaturatedError at every rank, and Average is not defined.
 //

@@ -105,7 +105,7 @@ func (w *Worker) Params() Params {
 
 // AllReduce is the SUM of Reduce for float32: it replaces data, at every rank, by the element-wise sum over all ranks, in block fixed point: with n ranks and e the
 // exponent of the largest magnitude among a chunk's elements at any rank, the error of an element is at most n * 2^(e-k-1) with
-// k = 31 - ceil(log2 n), plus one rounding to float32. The result has the same bits at every rank.
+// k = 31 - ceil(log2 n), or 15 - ceil(log2 n) in a job whose elements have 16 bits on the wire, plus one rounding to float32. The result has the same bits at every rank.
 //
 // After an error the content of data is undefined; after any return the library does not touch it again. When ctx ends first, the
 // collective fails with the context's error and the job is broken at this worker (ErrBroken), because the other ranks go on

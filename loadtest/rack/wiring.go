@@ -79,12 +79,8 @@ func (r *Rack) addWorker(rank int) error {
 		return err
 	}
 	r.workers = append(r.workers, worker)
-	settings := workerOffloads
-	if r.config.singly() {
-		settings = workerSingly
-	}
 	cable := r.config.Rate != 0 || r.config.singly() || r.config.Tor.Kind == TorBMv2
-	joined, err := r.attach(worker, fmt.Sprintf("w%d", rank), WorkerAddr(rank), cable, settings)
+	joined, err := r.attach(worker, fmt.Sprintf("w%d", rank), WorkerAddr(rank), cable, r.config.workerOffloads())
 	if err != nil {
 		return err
 	}

@@ -66,7 +66,8 @@ typedef enum {
 	SPILLWAY_CLOSED = 12,       /* the worker has left */
 	SPILLWAY_FORKED = 13,       /* called in the child of a fork */
 	SPILLWAY_PARTIAL = 14,      /* a sum was released without some ranks: spillway_last_error_ranks */
-	SPILLWAY_INTERNAL = 15      /* a bug, or a failure of the operating system */
+	SPILLWAY_INTERNAL = 15,     /* a bug, or a failure of the operating system */
+	SPILLWAY_DEAD_RANKS = 16    /* the appliance says that ranks are dead: spillway_last_error_ranks */
 } spillway_status;
 
 /* The type of a tensor's elements, in the machine's byte order. */

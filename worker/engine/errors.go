@@ -121,7 +121,7 @@ func (e *PartialError) Error() string {
 	return fmt.Sprintf("the sum of chunk %d was released without %s", e.Seq, describeRanks(e.Ranks, e.Rank))
 }
 
-// Kind is dtype and operation of a collective as the descriptor has them: 16 * dtype + op.
+// Kind is dtype and operation of a collective as the descriptor has them: 16 * dtype + op, and 4 more if two elements share a word.
 type Kind int32
 
 // The element types of a Kind.
@@ -136,6 +136,9 @@ const (
 // kindAverage is the operation of a Kind that is no operation of the network's.
 const kindAverage = 3
 
+// kindPaired is set in the operation of a Kind whose elements have 16 bits on the wire.
+const kindPaired = 4
+
 func (k Kind) String() string {
 	name := map[Kind]string{
 		dtypeFloat32: "float32", dtypeInt32: "int32", dtypeFloat64: "float64", dtypeFloat16: "float16", dtypeBFloat16: "bfloat16",
@@ -143,10 +146,14 @@ func (k Kind) String() string {
 	if name == "" {
 		name = fmt.Sprintf("dtype %d", k>>4)
 	}
-	if k&15 == kindAverage {
-		return name + " AVG"
+	op, bits := k&15, ""
+	if op&kindPaired != 0 {
+		op, bits = op&^kindPaired, " in 16 bits"
 	}
-	return name + " " + wire.Op(k&15).String()
+	if op == kindAverage {
+		return name + " AVG" + bits
+	}
+	return name + " " + wire.Op(op).String() + bits
 }
 
 // ranksOf lists the bits of a bitmap.

@@ -440,7 +440,9 @@ type Parameters struct {
 	// Left out: the job waits for all.
 	Quorum *Quorum `protobuf:"bytes,18,opt,name=quorum,proto3" json:"quorum,omitempty"`
 	// Elastic jobs: the worker may call Join again for a smaller or larger generation.
-	Elastic       bool `protobuf:"varint,19,opt,name=elastic,proto3" json:"elastic,omitempty"`
+	Elastic bool `protobuf:"varint,19,opt,name=elastic,proto3" json:"elastic,omitempty"`
+	// As in the job's specification; 0: 32.
+	WireBits      uint32 `protobuf:"varint,25,opt,name=wire_bits,json=wireBits,proto3" json:"wire_bits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -606,6 +608,13 @@ func (x *Parameters) GetElastic() bool {
 		return x.Elastic
 	}
 	return false
+}
+
+func (x *Parameters) GetWireBits() uint32 {
+	if x != nil {
+		return x.WireBits
+	}
+	return 0
 }
 
 // Home is where DATA goes to.
@@ -876,7 +885,7 @@ const file_spillway_v1_worker_proto_rawDesc = "" +
 	"\amissing\x18\x01 \x03(\rR\amissing\x12\x18\n" +
 	"\aworkers\x18\x02 \x01(\rR\aworkers\x120\n" +
 	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x12\n" +
-	"\x04step\x18\x04 \x01(\tR\x04step\"\xf8\x04\n" +
+	"\x04step\x18\x04 \x01(\tR\x04step\"\x95\x05\n" +
 	"\n" +
 	"Parameters\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\rR\x05jobId\x12\x1e\n" +
@@ -901,7 +910,8 @@ const file_spillway_v1_worker_proto_rawDesc = "" +
 	"\asilence\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\asilence\x12\x18\n" +
 	"\aresumes\x18\x11 \x01(\rR\aresumes\x12+\n" +
 	"\x06quorum\x18\x12 \x01(\v2\x13.spillway.v1.QuorumR\x06quorum\x12\x18\n" +
-	"\aelastic\x18\x13 \x01(\bR\aelastic\"J\n" +
+	"\aelastic\x18\x13 \x01(\bR\aelastic\x12\x1b\n" +
+	"\twire_bits\x18\x19 \x01(\rR\bwireBits\"J\n" +
 	"\x04Home\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\rR\x04port\x12\x14\n" +
