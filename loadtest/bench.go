@@ -19,6 +19,9 @@ type benchOptions struct {
 	rounds   int
 	tor      bool
 	drops    bool
+	live     bool
+	growth   bool
+	workers  []int
 	output   string
 }
 
@@ -33,8 +36,13 @@ beside it a bare byte-swap-and-add loop over the same elements.
 
   sudo spill-load bench
   sudo spill-load bench --elements 256 --rounds 21 --output json
+  sudo spill-load bench --live --elements 256
+  sudo spill-load bench --growth
   sudo spill-load bench --tor
 
+  full_path     a chunk's whole life, a contribution of each of 4 or 8 workers: claimed, merged, published;
+                cycles and instructions are null where the machine's processor does not count them;
+                packet_ns on average over them, ratio to the bare loop over the same packets and slots
   merge_ns      a contribution that is merged, the full path
   publish_ns    the last contribution of a chunk, which becomes the RESULT
   bare_ns       the bare loop
@@ -45,6 +53,12 @@ beside it a bare byte-swap-and-add loop over the same elements.
   quantise16_ns, dequantise16_ns            the same in 16 bits an element
   conversion_gbps   10^9 bits of elements a second that one core converts out and back
 
+With --live, frames through a veth link with a receive queue for each core (Linux 5.18): packets a second and
+payload a core, against the bare loop in the aggregator's place; two cores against one, and on the same chunks.
+
+With --growth, what grows with what: memory and time of the aggregator with the number of jobs, of a worker's
+engine with the size of the tensor.
+
 With --tor, a DATA packet in the software ToR:
   claim_ns, merge_ns, complete_ns   it takes a free slot, is added, is the last one and becomes the RESULT
   preempt_ns, spill_ns              it puts a less urgent chunk out of the slot, or goes on to its home
@@ -54,12 +68,15 @@ With --drops, what a packet costs that is dropped, at both levels, by the reason
 		Flags: []cli.Flag{
 			&cli.IntSliceFlag{Name: "elements", Aliases: []string{"e"}, Value: cli.NewIntSlice(32, 64, 256, 832), Usage: "elements a packet, several with commas"},
 			&cli.BoolFlag{Name: "tor", Usage: "the software ToR's program instead", Destination: &o.tor},
+			&cli.BoolFlag{Name: "live", Usage: "live frames over a link instead", Destination: &o.live},
+			&cli.IntSliceFlag{Name: "workers", Aliases: []string{"n"}, Value: cli.NewIntSlice(4, 8), Usage: "with --live: workers that contribute to a chunk, several with commas"},
+			&cli.BoolFlag{Name: "growth", Usage: "what jobs cost instead, as there are more of them", Destination: &o.growth},
 			&cli.BoolFlag{Name: "drops", Usage: "packets that are dropped instead", Destination: &o.drops},
 			&cli.IntFlag{Name: "rounds", Value: 11, Usage: "rounds to take the median of", Destination: &o.rounds},
 			outputFlag(&o.output),
 		},
 		Action: func(c *cli.Context) error {
-			o.elements = c.IntSlice("elements")
+			o.elements, o.workers = c.IntSlice("elements"), c.IntSlice("workers")
 			return bench(c.Context, o, s)
 		},
 	}
@@ -74,8 +91,19 @@ func (o *benchOptions) validate() error {
 	if o.rounds < 1 || o.rounds > 1000 {
 		return usagef("bench: --rounds is %d, want 1 to 1000", o.rounds)
 	}
-	if o.tor && o.drops {
-		return usagef("bench: --tor and --drops: want one of them; --drops measures both levels")
+	for _, n := range o.workers {
+		if n < 2 || n > wire.MaxChildren {
+			return usagef("bench: --workers has %d, want 2 to %d", n, wire.MaxChildren)
+		}
+	}
+	chosen := 0
+	for _, instead := range []bool{o.tor, o.drops, o.live, o.growth} {
+		if instead {
+			chosen++
+		}
+	}
+	if chosen > 1 {
+		return usagef("bench: --tor, --drops, --live, --growth: want one of them; --drops measures both levels")
 	}
 	return checkOutput(o.output)
 }
@@ -116,6 +144,30 @@ func bench(ctx context.Context, o *benchOptions, s streams) error {
 		}
 		return writeTorBench(s.out, results)
 	}
+	if o.live {
+		progress.Step("measuring live frames", len(o.elements)*len(o.workers))
+		results, err := o.benchLive(ctx, advance)
+		progress.Close()
+		if err != nil {
+			return err
+		}
+		if o.output == outputJSON {
+			return writeJSON(s.out, results)
+		}
+		return writeLiveBench(s.out, results)
+	}
+	if o.growth {
+		progress.Step("measuring growth", len(growthJobs))
+		results, err := benchGrowth(advance)
+		progress.Close()
+		if err != nil {
+			return err
+		}
+		if o.output == outputJSON {
+			return writeJSON(s.out, results)
+		}
+		return writeGrowthBench(s.out, results)
+	}
 	progress.Step("measuring the aggregator", len(o.elements))
 	results, err := o.benchAggregator(advance)
 	progress.Close()
@@ -149,12 +201,26 @@ type benchResult struct {
 	conversion
 }
 
+// eventCount is a number of events, or says that this machine's processor does not count them.
+func eventCount(n *float64) string {
+	if n == nil {
+		return "not counted here"
+	}
+	return fmt.Sprintf("%.0f", *n)
+}
+
 func writeBench(w io.Writer, results []benchResult) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "elements\tmerge ns\tpublish ns\tbare ns\tmerge/bare\tpublish/bare\tpayload Gbit/s\texponent ns\tquantise ns\tdequantise ns\t")
 	for _, r := range results {
 		fmt.Fprintf(t, "%d\t%.0f\t%.0f\t%.0f\t%.2f\t%.2f\t%.1f\t%.0f\t%.0f\t%.0f\t\n", r.Elements, r.MergeNS, r.PublishNS, r.BareNS,
 			r.MergeRatio, r.PublishRatio, r.PayloadGbps, r.ExponentNS, r.QuantiseNS, r.DequantiseNS)
+	}
+	fmt.Fprintln(t, "\nelements\tworkers\tfull path ns\tbare ns\tfull path/bare\tpayload Gbit/s\tbare Gbit/s\tcycles\tinstructions\t")
+	for _, r := range results {
+		for _, p := range r.FullPath {
+			fmt.Fprintf(t, "%d\t%d\t%.0f\t%.0f\t%.2f\t%.1f\t%.1f\t%s\t%s\t\n", r.Elements, p.Workers, p.PacketNS, p.BareNS, p.Ratio, p.PayloadGbps, p.BareGbps, eventCount(p.Cycles), eventCount(p.Instructions))
+		}
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("write the report: %w", err)

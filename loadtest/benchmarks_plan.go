@@ -93,7 +93,7 @@ func benchmarkPlan() []section {
 		packets = append(packets, row{label: "E = " + strconv.Itoa(e), args: bench, aim: aim, read: readBench(e)})
 		conversions = append(conversions, row{label: "E = " + strconv.Itoa(e), args: append(bench, "--rounds", "3"), read: readBench(e)})
 	}
-	sections := []section{{
+	sections := []section{pathSection(bench), {
 		title: "The aggregator, a packet",
 		text: "The whole program on one core, in nanoseconds a packet: a merge into a slot, and the last merge, which also publishes. Beside it, in the same run, a loop that " +
 			"only swaps bytes and adds the same elements. Payload is what one core merges in Gbit/s of elements.",
@@ -162,7 +162,7 @@ func benchmarkPlan() []section {
 		},
 		columns: []column{{title: "p50, ms", key: "p50_ms", digits: 3}, {title: "p99, ms", key: "p99_ms", digits: 3}},
 	}}
-	return slices.Concat(sections, comparePlan(), torPlan(), stragglerPlan(), torchPlan())
+	return slices.Concat(sections, []section{liveSection(), growthSection(), tensorSection()}, comparePlan(), torPlan(), stragglerPlan(), torchPlan())
 }
 
 // readRun reads the report of `spill-load run`. A run with a wrong bit is no measurement.
@@ -222,14 +222,29 @@ func readRun(report []byte) (figure, error) {
 // readBench reads the figures of one E from the report of `spill-load bench`.
 func readBench(elements int) func([]byte) (figure, error) {
 	return func(report []byte) (figure, error) {
-		var results []figure
-		if err := json.Unmarshal(report, &results); err != nil {
-			return nil, fmt.Errorf("read the report: %w", err)
+		r, err := benchOf(report, elements)
+		if err != nil {
+			return nil, err
 		}
-		at := slices.IndexFunc(results, func(f figure) bool { return f["elements"] == float64(elements) })
-		if at < 0 {
-			return nil, fmt.Errorf("the report has nothing about %d elements", elements)
+		f := figure{}
+		for key, value := range r {
+			if number, ok := value.(float64); ok {
+				f[key] = number
+			}
 		}
-		return results[at], nil
+		return f, nil
 	}
+}
+
+// benchOf finds one E in the report of `spill-load bench`.
+func benchOf(report []byte, elements int) (map[string]any, error) {
+	var results []map[string]any
+	if err := json.Unmarshal(report, &results); err != nil {
+		return nil, fmt.Errorf("read the report: %w", err)
+	}
+	at := slices.IndexFunc(results, func(r map[string]any) bool { return r["elements"] == float64(elements) })
+	if at < 0 {
+		return nil, fmt.Errorf("the report has nothing about %d elements", elements)
+	}
+	return results[at], nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"spillway/loadtest/chaos"
+	"spillway/xdp"
 )
 
 // TestBenchmarkPlan reads reports as run and bench write them, and makes a page of them.
@@ -23,10 +24,10 @@ func TestBenchmarkPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bench := []byte(`[{"elements":32,"merge_ns":60,"publish_ns":90,"bare_ns":20,"payload_gbps":17,"exponent_ns":28,"quantise_ns":80,"dequantise_ns":80,"quantise16_ns":70,"dequantise16_ns":60,"conversion_gbps":43},
-		{"elements":64,"merge_ns":90,"publish_ns":120,"bare_ns":35,"payload_gbps":22,"exponent_ns":28,"quantise_ns":80,"dequantise_ns":80,"quantise16_ns":70,"dequantise16_ns":60,"conversion_gbps":43},
-		{"elements":256,"merge_ns":220,"publish_ns":310,"bare_ns":125,"payload_gbps":37,"exponent_ns":28,"quantise_ns":80,"dequantise_ns":80,"quantise16_ns":70,"dequantise16_ns":60,"conversion_gbps":43},
-		{"elements":832,"merge_ns":600,"publish_ns":900,"bare_ns":400,"payload_gbps":44,"exponent_ns":28,"quantise_ns":80,"dequantise_ns":80,"quantise16_ns":70,"dequantise16_ns":60,"conversion_gbps":43}]`)
+	bench := []byte(`[{"elements":32,"merge_ns":60,"publish_ns":90,"bare_ns":20,"payload_gbps":17,"exponent_ns":28,"quantise_ns":80,"dequantise_ns":80,"quantise16_ns":70,"dequantise16_ns":60,"conversion_gbps":43,"full_path":[{"workers":4,"packet_ns":150,"bare_ns":100,"ratio":1.5,"payload_gbps":54.6,"bare_gbps":81.9},{"workers":8,"packet_ns":140,"bare_ns":100,"ratio":1.4,"payload_gbps":58.5,"bare_gbps":81.9}]},
+		{"elements":64,"merge_ns":90,"publish_ns":120,"bare_ns":35,"payload_gbps":22,"exponent_ns":28,"quantise_ns":80,"dequantise_ns":80,"quantise16_ns":70,"dequantise16_ns":60,"conversion_gbps":43,"full_path":[{"workers":4,"packet_ns":150,"bare_ns":100,"ratio":1.5,"payload_gbps":54.6,"bare_gbps":81.9},{"workers":8,"packet_ns":140,"bare_ns":100,"ratio":1.4,"payload_gbps":58.5,"bare_gbps":81.9}]},
+		{"elements":256,"merge_ns":220,"publish_ns":310,"bare_ns":125,"payload_gbps":37,"exponent_ns":28,"quantise_ns":80,"dequantise_ns":80,"quantise16_ns":70,"dequantise16_ns":60,"conversion_gbps":43,"full_path":[{"workers":4,"packet_ns":150,"bare_ns":100,"ratio":1.5,"payload_gbps":54.6,"bare_gbps":81.9},{"workers":8,"packet_ns":140,"bare_ns":100,"ratio":1.4,"payload_gbps":58.5,"bare_gbps":81.9}]},
+		{"elements":832,"merge_ns":600,"publish_ns":900,"bare_ns":400,"payload_gbps":44,"exponent_ns":28,"quantise_ns":80,"dequantise_ns":80,"quantise16_ns":70,"dequantise16_ns":60,"conversion_gbps":43,"full_path":[{"workers":4,"packet_ns":150,"bare_ns":100,"ratio":1.5,"payload_gbps":54.6,"bare_gbps":81.9},{"workers":8,"packet_ns":140,"bare_ns":100,"ratio":1.4,"payload_gbps":58.5,"bare_gbps":81.9}]}]`)
 	torBench := []byte(`[{"elements":32,"claim_ns":80,"merge_ns":90,"complete_ns":150,"preempt_ns":160,"spill_ns":100,"resend_ns":120,"bare_ns":30},
 		{"elements":64,"claim_ns":80,"merge_ns":90,"complete_ns":150,"preempt_ns":160,"spill_ns":100,"resend_ns":120,"bare_ns":30},
 		{"elements":256,"claim_ns":80,"merge_ns":90,"complete_ns":150,"preempt_ns":160,"spill_ns":100,"resend_ns":120,"bare_ns":30},
@@ -46,6 +47,28 @@ func TestBenchmarkPlan(t *testing.T) {
 	straggler, err := json.Marshal(map[string]any{"wrong_sums": 0, "figures": figures, "tor_slots_held": map[string]any{
 		"wait": []chaos.HeldSlots{{AtMS: 1, Slots: 0}, {AtMS: 6, Slots: 16}}, "quorum": []chaos.HeldSlots{{AtMS: 1, Slots: 2}, {AtMS: 6, Slots: 0}},
 	}})
+	var liveResults []xdp.LiveResult
+	for _, n := range []int{4, 8} {
+		for _, scenario := range []string{"one core", "two cores, a job each", "two cores, one job, every other chunk", "two cores, the same chunks"} {
+			liveResults = append(liveResults, xdp.LiveResult{
+				Scenario: scenario, Workers: n, Elements: 256, Cores: 1, PacketsPerS: 2e6, BarePacketsPerS: 3e6, LinkPacketsPerS: 5e6, PayloadGbps: 16.4, BareGbps: 24.6, Ratio: 1.5, ToOneCore: 1,
+			})
+		}
+	}
+	live, err := json.Marshal(liveResults)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var grown growthReport
+	for _, jobs := range growthJobs {
+		grown.Aggregator = append(grown.Aggregator, xdp.GrowthResult{Jobs: jobs, MapBytes: float64(jobs) * 3e5, MapBytesPerJob: 3e5, HeapBytesPerJob: 900, AddMS: 0.5, CountersMS: 0.01, MembersMS: 0.02, SlotsMS: 0.25, PacketNS: 3000})
+	}
+	for _, bytes := range growthTensors {
+		for _, workers := range growthWorkers {
+			grown.Worker = append(grown.Worker, workerGrowth{TensorBytes: float64(bytes), Workers: workers, EngineBytes: 4e5, SubmitBytes: float64(bytes) / 200, SubmitMS: 0.25})
+		}
+	}
+	growth, err := json.Marshal(grown)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,6 +84,10 @@ func TestBenchmarkPlan(t *testing.T) {
 			}
 			if slices.Contains(row.args, "--tor") && row.args[0] == "bench" {
 				report = torBench
+			} else if slices.Contains(row.args, "--live") {
+				report = live
+			} else if slices.Contains(row.args, "--growth") {
+				report = growth
 			} else if row.args[0] == "bench" {
 				report = bench
 			} else if row.args[0] == "chaos" {
@@ -106,6 +133,10 @@ func TestBenchmarkPlan(t *testing.T) {
 	for _, want := range []string{
 		"medians of 3 rounds", "Abacus, 2 cores, Linux 6.1, go1.26 amd64",
 		"| E = 256 | 220 | 310 | 125 | 1.76 | 37.0 | merge ≤ 2.0 × the bare loop |",
+		"| E = 256, n = 4 | 150 | 100 | 1.50 | 54.6 | 81.9 | ≤ 1.6 × the bare loop (goal: 1.3) |",
+		"| n = 8, two cores, a job each | 2000000 | 3000000 | 5000000 | 16.4 | 1.50 | 1.00 |  |",
+		"| 16 jobs | 4800000 | 300000 | 900 | 0.50 | 0.010 | 0.020 | 0.25 | 3000 |  |",
+		"| 40 MB, 64 workers | 400000 | 200000 | 0.250 |  |",
 		"| 500 Mbit/s, E = 256 | 700.25 | 712.00 | 0.457 | 95.1% | 14.3 | 3 | share ≥ 95% |",
 		"| 0.1% | 100.0% | 1.00 |",
 		"| E = 256 | 80 | 90 | 150 | 160 | 100 | 120 | 30 | 3.00 |  |",
@@ -120,8 +151,8 @@ func TestBenchmarkPlan(t *testing.T) {
 			t.Errorf("the page lacks %q:\n%s", want, page.String())
 		}
 	}
-	if n := strings.Count(page.String(), "spill-load bench "); n != 3 {
-		t.Errorf("the commands that four rows share, one in each of three tables, are there %d times", n)
+	if n := strings.Count(page.String(), "spill-load bench "); n != 7 {
+		t.Errorf("the commands that rows share, one in each of seven tables, are there %d times", n)
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 func (a *Aggregator) maps() map[string]**ebpf.Map {
 	o := &a.objects.aggregatorMaps
 	return map[string]**ebpf.Map{
-		"jobs": &o.Jobs, "members": &o.Members, "replicas": &o.Replicas, "counters": &o.Counters, "slots": &o.Slots, "progress": &o.Progress, "lateness": &o.Lateness,
+		"jobs": &o.Jobs, "members": &o.Members, "replicas": &o.Replicas, "counters": &o.Counters, "slots": &o.Slots, "progress": &o.Progress, "lateness": &o.Lateness, "known": &o.Known,
 		"payload_32_map": &o.Payload32Map, "payload_64_map": &o.Payload64Map,
 		"payload_256_map": &o.Payload256Map, "payload_832_map": &o.Payload832Map,
 	}

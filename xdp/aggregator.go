@@ -27,7 +27,7 @@ type Config struct {
 
 // DefaultMaxJobs is the number of jobs an aggregator has room for unless told
 // otherwise. A job costs about 14 kB of maps besides its slots (65 members, 64
-// replicas, lateness of 64 ranks), and 1.8 kB for each CPU (counters, and what came from each member).
+// replicas, lateness of 64 ranks), and 3.9 kB for each CPU (counters, what came from each member, and the members that the CPU remembers).
 const DefaultMaxJobs = 256
 
 // Aggregator is the loaded program with its maps. Its methods may be called
@@ -141,7 +141,7 @@ func (c Config) apply(spec *ebpf.CollectionSpec) error {
 		}
 	}
 	entries := map[string]uint32{
-		"jobs": c.MaxJobs, "counters": c.MaxJobs + 1, "progress": c.MaxJobs, "lateness": c.MaxJobs,
+		"jobs": c.MaxJobs, "counters": c.MaxJobs + 1, "progress": c.MaxJobs, "lateness": c.MaxJobs, "known": c.MaxJobs,
 		"members": c.MaxJobs * maxMembers, "replicas": c.MaxJobs * wire.MaxChildren,
 		"slots": c.Slots.total(),
 	}

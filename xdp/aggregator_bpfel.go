@@ -13,6 +13,15 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type aggregatorAcquaintance struct {
+	_      structs.HostLayout
+	Member aggregatorMember
+	Addr   uint32
+	Tenant uint32
+	Cookie uint32
+	Unused uint32
+}
+
 type aggregatorActivity struct {
 	_       structs.HostLayout
 	Packets uint64
@@ -57,7 +66,8 @@ const (
 	aggregatorCounterCOUNT_DUPLICATE_RESULT aggregatorCounter = 31
 	aggregatorCounterCOUNT_UNSOLICITED      aggregatorCounter = 32
 	aggregatorCounterCOUNT_INTERNAL         aggregatorCounter = 33
-	aggregatorCounterCOUNT_END              aggregatorCounter = 34
+	aggregatorCounterCOUNT_CONTENDED        aggregatorCounter = 34
+	aggregatorCounterCOUNT_END              aggregatorCounter = 35
 )
 
 type aggregatorJob struct {
@@ -86,8 +96,13 @@ type aggregatorJob struct {
 
 type aggregatorJobCounters struct {
 	_      structs.HostLayout
-	Of     [34]uint64
+	Of     [35]uint64
 	Member [65]aggregatorActivity
+}
+
+type aggregatorJobKnown struct {
+	_      structs.HostLayout
+	ByAddr [64]aggregatorAcquaintance
 }
 
 type aggregatorJobLateness struct {
@@ -158,11 +173,8 @@ type aggregatorReplica struct {
 }
 
 type aggregatorSlot struct {
-	_    structs.HostLayout
-	Lock struct {
-		_   structs.HostLayout
-		Val uint32
-	}
+	_        structs.HostLayout
+	Held     uint32
 	Seq      uint32
 	Bitmap   uint64
 	Tenant   uint32
@@ -183,6 +195,7 @@ type aggregatorSlot struct {
 const (
 	aggregatorMapCounters       = "counters"
 	aggregatorMapJobs           = "jobs"
+	aggregatorMapKnown          = "known"
 	aggregatorMapLateness       = "lateness"
 	aggregatorMapMembers        = "members"
 	aggregatorMapPayload256Map  = "payload_256_map"
@@ -255,6 +268,7 @@ type aggregatorProgramSpecs struct {
 type aggregatorMapSpecs struct {
 	Counters      *ebpf.MapSpec `ebpf:"counters"`
 	Jobs          *ebpf.MapSpec `ebpf:"jobs"`
+	Known         *ebpf.MapSpec `ebpf:"known"`
 	Lateness      *ebpf.MapSpec `ebpf:"lateness"`
 	Members       *ebpf.MapSpec `ebpf:"members"`
 	Payload256Map *ebpf.MapSpec `ebpf:"payload_256_map"`
@@ -299,6 +313,7 @@ func (o *aggregatorObjects) Close() error {
 type aggregatorMaps struct {
 	Counters      *ebpf.Map `ebpf:"counters"`
 	Jobs          *ebpf.Map `ebpf:"jobs"`
+	Known         *ebpf.Map `ebpf:"known"`
 	Lateness      *ebpf.Map `ebpf:"lateness"`
 	Members       *ebpf.Map `ebpf:"members"`
 	Payload256Map *ebpf.Map `ebpf:"payload_256_map"`
@@ -314,6 +329,7 @@ func (m *aggregatorMaps) Close() error {
 	return _AggregatorClose(
 		m.Counters,
 		m.Jobs,
+		m.Known,
 		m.Lateness,
 		m.Members,
 		m.Payload256Map,

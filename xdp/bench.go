@@ -27,6 +27,8 @@ type BenchResult struct {
 	PublishRatio float64 `json:"publish_ratio"`
 	// PayloadGbps is what one core takes in at MergeNS, in 10^9 bits of elements a second.
 	PayloadGbps float64 `json:"payload_gbps"`
+	// FullPath is what whole chunks cost, by the number of workers.
+	FullPath []PathResult `json:"full_path"`
 }
 
 // benchRuns is how many packets one timed round is: long enough for the clock,
@@ -53,15 +55,7 @@ func benchOne(elements, rounds int) (BenchResult, error) {
 		return BenchResult{}, err
 	}
 	defer a.Close() // nothing is attached, there is nothing to report
-	home := netip.MustParseAddrPort("10.77.0.254:9700")
-	job := Job{
-		Elements: elements, Window: 127, Workers: 4, Home: home, HomePorts: 1,
-		Group: netip.MustParseAddr("239.77.0.1"), WorkerPort: 9701,
-	}
-	for rank := range job.Workers {
-		addr := netip.AddrFrom4([4]byte{10, 77, 0, byte(rank + 1)})
-		job.Members = append(job.Members, Member{Addr: addr, Bits: 1 << rank})
-	}
+	job := benchJob(elements, 4)
 	if err := a.AddJob(job); err != nil {
 		return BenchResult{}, err
 	}
@@ -79,22 +73,22 @@ func benchOne(elements, rounds int) (BenchResult, error) {
 			return BenchResult{}, err
 		}
 	}
-	progs, err := a.loadBench(frame)
+	progs, err := a.loadBench(frame, job, "bench_merge", "bench_publish", "bench_bare")
 	if err != nil {
 		return BenchResult{}, err
 	}
-	defer progs.Close()
+	defer progs.close()
 	var merge, publish, bare, mergeRatio, publishRatio []float64
 	for range rounds {
-		m, err := timeRuns(progs.BenchMerge, frame, Drop)
+		m, err := timeRuns(progs["bench_merge"], frame, Drop)
 		if err != nil {
 			return BenchResult{}, err
 		}
-		p, err := timeRuns(progs.BenchPublish, frame, Transmit)
+		p, err := timeRuns(progs["bench_publish"], frame, Transmit)
 		if err != nil {
 			return BenchResult{}, err
 		}
-		b, err := timeRuns(progs.BenchBare, bareFrame, Drop)
+		b, err := timeRuns(progs["bench_bare"], bareFrame, Drop)
 		if err != nil {
 			return BenchResult{}, err
 		}
@@ -107,11 +101,39 @@ func benchOne(elements, rounds int) (BenchResult, error) {
 		MergeRatio: median(mergeRatio), PublishRatio: median(publishRatio),
 	}
 	r.PayloadGbps = float64(elements*wire.ElementSize*8) / r.MergeNS
+	for _, workers := range PathWorkers {
+		path, err := benchPath(elements, workers, rounds, benchRuns)
+		if err != nil {
+			return BenchResult{}, fmt.Errorf("chunks of %d workers: %w", workers, err)
+		}
+		r.FullPath = append(r.FullPath, path)
+	}
 	return r, nil
 }
 
-// loadBench loads the bench programs over the aggregator's maps.
-func (a *Aggregator) loadBench(frame []byte) (*benchPrograms, error) {
+// benchJob is a job of so many workers, each with an address of its own.
+func benchJob(elements, workers int) Job {
+	job := Job{
+		Elements: elements, Window: 127, Workers: workers, Home: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 77, 0, 254}), wire.BasePort), HomePorts: 1,
+		Group: netip.MustParseAddr("239.77.0.1"), WorkerPort: 9701,
+	}
+	for rank := range workers {
+		job.Members = append(job.Members, Member{Addr: netip.AddrFrom4([4]byte{10, 77, 0, byte(rank + 1)}), Bits: 1 << rank})
+	}
+	return job
+}
+
+// benchSet are programs of bench.bpf.c by name. The verifier takes its time for each, so only what is run is loaded.
+type benchSet map[string]*ebpf.Program
+
+func (s benchSet) close() {
+	for _, p := range s {
+		p.Close() // a program that nothing else holds; there is nothing to report
+	}
+}
+
+// loadBench loads bench programs over the aggregator's maps, for packets of a job.
+func (a *Aggregator) loadBench(frame []byte, job Job, names ...string) (benchSet, error) {
 	spec, err := loadBench()
 	if err != nil {
 		return nil, fmt.Errorf("read the compiled bench: %w", err)
@@ -119,23 +141,45 @@ func (a *Aggregator) loadBench(frame []byte) (*benchPrograms, error) {
 	if err := a.config.apply(spec); err != nil {
 		return nil, err
 	}
-	maps := &a.objects.aggregatorMaps
-	var objects benchObjects
-	err = spec.LoadAndAssign(&objects, &ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{
-		"jobs": maps.Jobs, "counters": maps.Counters, "members": maps.Members, "slots": maps.Slots, "progress": maps.Progress, "lateness": maps.Lateness,
-		"payload_32_map": maps.Payload32Map, "payload_64_map": maps.Payload64Map,
-		"payload_256_map": maps.Payload256Map, "payload_832_map": maps.Payload832Map,
-	}})
+	if err := spec.Variables["bench_workers"].Set(uint32(job.Workers)); err != nil {
+		return nil, fmt.Errorf("set the number of workers: %w", err)
+	}
+	for name := range spec.Programs {
+		if !slices.Contains(names, name) {
+			delete(spec.Programs, name)
+		}
+	}
+	replaced := make(map[string]*ebpf.Map)
+	for name, m := range a.maps() {
+		replaced[name] = *m
+	}
+	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: replaced})
 	if err != nil {
 		return nil, fmt.Errorf("load the bench: %w", err)
 	}
-	defer objects.benchMaps.Close() // the programs hold the one they use
-	if err := objects.BenchFrame.Put(uint32(0), frame[:benchHeaders]); err != nil {
-		objects.benchPrograms.Close()
+	defer collection.Close() // the programs hold the maps that they use
+	if err := collection.Maps["bench_frame"].Put(uint32(0), frame[:benchHeaders]); err != nil {
 		return nil, fmt.Errorf("fill the bench's packet: %w", err)
 	}
-	return &objects.benchPrograms, nil
+	for rank := range job.Workers {
+		if err := collection.Maps["bench_contributions"].Put(uint32(rank), benchContribution(job, rank)[:benchHeaders]); err != nil {
+			return nil, fmt.Errorf("fill the contribution of rank %d: %w", rank, err)
+		}
+	}
+	for job := range uint32(2) { // so that rank 0 of chunk 0 is next
+		if err := collection.Maps["bench_last"].Put(job, benchContributionAt{Seq: 1<<32 - 1, Rank: 1<<32 - 1}); err != nil {
+			return nil, fmt.Errorf("set what contributed last: %w", err)
+		}
+	}
+	set := make(benchSet)
+	for _, name := range names {
+		set[name] = collection.DetachProgram(name)
+	}
+	return set, nil
 }
+
+// benchContributionAt is struct contribution of bench.bpf.c.
+type benchContributionAt struct{ Seq, Rank uint32 }
 
 // benchHeaders is the length of all headers of a frame.
 const benchHeaders = 14 + 20 + 8 + wire.HeaderSize
@@ -143,34 +187,49 @@ const benchHeaders = 14 + 20 + 8 + wire.HeaderSize
 // benchFrame is a DATA packet of rank 0. Its elements are the least that leave
 // room for all workers; bench.bpf.c says why.
 func benchFrame(job Job) []byte {
-	b := make([]byte, benchHeaders+job.Elements*wire.ElementSize)
-	copy(b, []byte{2, 0, 0, 0, 0, 254, 2, 0, 0, 0, 0, 1, 8, 0, 0x45})
-	binary.BigEndian.PutUint16(b[16:], uint16(len(b)-14))
-	b[22], b[23] = 64, 17
-	src, dst := job.Members[0].Addr.As4(), job.Home.Addr().As4()
-	copy(b[26:], src[:])
-	copy(b[30:], dst[:])
-	binary.BigEndian.PutUint16(b[34:], job.WorkerPort)
-	binary.BigEndian.PutUint16(b[36:], job.Home.Port())
-	binary.BigEndian.PutUint16(b[38:], uint16(len(b)-34))
-	h := wire.Header{Version: wire.Version, Type: wire.Data, Job: job.ID, Elems: uint16(job.Elements), Bitmap: 1}
-	h.Encode(b[42:])
+	b := benchContribution(job, 0)
 	for at := benchHeaders; at < len(b); at += wire.ElementSize {
 		binary.BigEndian.PutUint32(b[at:], -bound(job.Workers))
 	}
 	return b
 }
 
+// benchContribution is a DATA packet of a rank, for chunk 0, whose elements are 0.
+func benchContribution(job Job, rank int) []byte {
+	b := make([]byte, benchHeaders+job.Elements*wire.ElementSize)
+	copy(b, []byte{2, 0, 0, 0, 0, 254, 2, 0, 0, 0, 0, 1, 8, 0, 0x45})
+	binary.BigEndian.PutUint16(b[16:], uint16(len(b)-14))
+	b[22], b[23] = 64, 17
+	src, dst := job.Members[rank].Addr.As4(), job.Home.Addr().As4()
+	copy(b[26:], src[:])
+	copy(b[30:], dst[:])
+	binary.BigEndian.PutUint16(b[34:], job.WorkerPort)
+	binary.BigEndian.PutUint16(b[36:], job.Home.Port())
+	binary.BigEndian.PutUint16(b[38:], uint16(len(b)-34))
+	h := wire.Header{Version: wire.Version, Type: wire.Data, Job: job.ID, Elems: uint16(job.Elements), Bitmap: 1 << rank}
+	h.Encode(b[42:])
+	return b
+}
+
 // timeRuns is the mean time of a run in nanoseconds.
 func timeRuns(prog *ebpf.Program, frame []byte, want Verdict) (float64, error) {
-	ret, mean, err := prog.Benchmark(frame, benchRuns, nil)
+	verdict, ns, err := run(prog, frame, benchRuns)
 	if err != nil {
-		return 0, fmt.Errorf("run %s: %w", prog, err)
+		return 0, err
 	}
-	if Verdict(ret) != want {
-		return 0, fmt.Errorf("run %s: verdict %d, want %d", prog, ret, want)
+	if verdict != want {
+		return 0, fmt.Errorf("run %s: verdict %d, want %d", prog, verdict, want)
 	}
-	return float64(mean) / float64(time.Nanosecond), nil
+	return ns, nil
+}
+
+// run runs a program so many times and returns the last verdict and the mean time in nanoseconds.
+func run(prog *ebpf.Program, frame []byte, runs int) (Verdict, float64, error) {
+	verdict, mean, err := prog.Benchmark(frame, runs, nil)
+	if err != nil {
+		return 0, 0, fmt.Errorf("run %s: %w", prog, err)
+	}
+	return Verdict(verdict), float64(mean) / float64(time.Nanosecond), nil
 }
 
 func median(x []float64) float64 {

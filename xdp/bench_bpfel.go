@@ -16,26 +16,32 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	benchMapBenchFrame     = "bench_frame"
-	benchMapCounters       = "counters"
-	benchMapJobs           = "jobs"
-	benchMapLateness       = "lateness"
-	benchMapMembers        = "members"
-	benchMapPayload256Map  = "payload_256_map"
-	benchMapPayload32Map   = "payload_32_map"
-	benchMapPayload64Map   = "payload_64_map"
-	benchMapPayload832Map  = "payload_832_map"
-	benchMapProgress       = "progress"
-	benchMapReplicas       = "replicas"
-	benchMapSlots          = "slots"
-	benchProgBenchBare     = "bench_bare"
-	benchProgBenchMerge    = "bench_merge"
-	benchProgBenchPublish  = "bench_publish"
-	benchVarCounterNames   = "counter_names"
-	benchVarFirstPort      = "first_port"
-	benchVarMaxJobs        = "max_jobs"
-	benchVarPortCount      = "port_count"
-	benchVarSimulatedClock = "simulated_clock"
+	benchMapBenchContributions = "bench_contributions"
+	benchMapBenchFrame         = "bench_frame"
+	benchMapBenchLast          = "bench_last"
+	benchMapCounters           = "counters"
+	benchMapJobs               = "jobs"
+	benchMapKnown              = "known"
+	benchMapLateness           = "lateness"
+	benchMapMembers            = "members"
+	benchMapPayload256Map      = "payload_256_map"
+	benchMapPayload32Map       = "payload_32_map"
+	benchMapPayload64Map       = "payload_64_map"
+	benchMapPayload832Map      = "payload_832_map"
+	benchMapProgress           = "progress"
+	benchMapReplicas           = "replicas"
+	benchMapSlots              = "slots"
+	benchProgBenchBare         = "bench_bare"
+	benchProgBenchBareChunk    = "bench_bare_chunk"
+	benchProgBenchChunk        = "bench_chunk"
+	benchProgBenchMerge        = "bench_merge"
+	benchProgBenchPublish      = "bench_publish"
+	benchVarBenchWorkers       = "bench_workers"
+	benchVarCounterNames       = "counter_names"
+	benchVarFirstPort          = "first_port"
+	benchVarMaxJobs            = "max_jobs"
+	benchVarPortCount          = "port_count"
+	benchVarSimulatedClock     = "simulated_clock"
 )
 
 // loadBench returns the embedded CollectionSpec for bench.
@@ -80,33 +86,39 @@ type benchSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type benchProgramSpecs struct {
-	BenchBare    *ebpf.ProgramSpec `ebpf:"bench_bare"`
-	BenchMerge   *ebpf.ProgramSpec `ebpf:"bench_merge"`
-	BenchPublish *ebpf.ProgramSpec `ebpf:"bench_publish"`
+	BenchBare      *ebpf.ProgramSpec `ebpf:"bench_bare"`
+	BenchBareChunk *ebpf.ProgramSpec `ebpf:"bench_bare_chunk"`
+	BenchChunk     *ebpf.ProgramSpec `ebpf:"bench_chunk"`
+	BenchMerge     *ebpf.ProgramSpec `ebpf:"bench_merge"`
+	BenchPublish   *ebpf.ProgramSpec `ebpf:"bench_publish"`
 }
 
 // benchMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type benchMapSpecs struct {
-	BenchFrame    *ebpf.MapSpec `ebpf:"bench_frame"`
-	Counters      *ebpf.MapSpec `ebpf:"counters"`
-	Jobs          *ebpf.MapSpec `ebpf:"jobs"`
-	Lateness      *ebpf.MapSpec `ebpf:"lateness"`
-	Members       *ebpf.MapSpec `ebpf:"members"`
-	Payload256Map *ebpf.MapSpec `ebpf:"payload_256_map"`
-	Payload32Map  *ebpf.MapSpec `ebpf:"payload_32_map"`
-	Payload64Map  *ebpf.MapSpec `ebpf:"payload_64_map"`
-	Payload832Map *ebpf.MapSpec `ebpf:"payload_832_map"`
-	Progress      *ebpf.MapSpec `ebpf:"progress"`
-	Replicas      *ebpf.MapSpec `ebpf:"replicas"`
-	Slots         *ebpf.MapSpec `ebpf:"slots"`
+	BenchContributions *ebpf.MapSpec `ebpf:"bench_contributions"`
+	BenchFrame         *ebpf.MapSpec `ebpf:"bench_frame"`
+	BenchLast          *ebpf.MapSpec `ebpf:"bench_last"`
+	Counters           *ebpf.MapSpec `ebpf:"counters"`
+	Jobs               *ebpf.MapSpec `ebpf:"jobs"`
+	Known              *ebpf.MapSpec `ebpf:"known"`
+	Lateness           *ebpf.MapSpec `ebpf:"lateness"`
+	Members            *ebpf.MapSpec `ebpf:"members"`
+	Payload256Map      *ebpf.MapSpec `ebpf:"payload_256_map"`
+	Payload32Map       *ebpf.MapSpec `ebpf:"payload_32_map"`
+	Payload64Map       *ebpf.MapSpec `ebpf:"payload_64_map"`
+	Payload832Map      *ebpf.MapSpec `ebpf:"payload_832_map"`
+	Progress           *ebpf.MapSpec `ebpf:"progress"`
+	Replicas           *ebpf.MapSpec `ebpf:"replicas"`
+	Slots              *ebpf.MapSpec `ebpf:"slots"`
 }
 
 // benchVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type benchVariableSpecs struct {
+	BenchWorkers   *ebpf.VariableSpec `ebpf:"bench_workers"`
 	CounterNames   *ebpf.VariableSpec `ebpf:"counter_names"`
 	FirstPort      *ebpf.VariableSpec `ebpf:"first_port"`
 	MaxJobs        *ebpf.VariableSpec `ebpf:"max_jobs"`
@@ -134,25 +146,31 @@ func (o *benchObjects) Close() error {
 //
 // It can be passed to loadBenchObjects or ebpf.CollectionSpec.LoadAndAssign.
 type benchMaps struct {
-	BenchFrame    *ebpf.Map `ebpf:"bench_frame"`
-	Counters      *ebpf.Map `ebpf:"counters"`
-	Jobs          *ebpf.Map `ebpf:"jobs"`
-	Lateness      *ebpf.Map `ebpf:"lateness"`
-	Members       *ebpf.Map `ebpf:"members"`
-	Payload256Map *ebpf.Map `ebpf:"payload_256_map"`
-	Payload32Map  *ebpf.Map `ebpf:"payload_32_map"`
-	Payload64Map  *ebpf.Map `ebpf:"payload_64_map"`
-	Payload832Map *ebpf.Map `ebpf:"payload_832_map"`
-	Progress      *ebpf.Map `ebpf:"progress"`
-	Replicas      *ebpf.Map `ebpf:"replicas"`
-	Slots         *ebpf.Map `ebpf:"slots"`
+	BenchContributions *ebpf.Map `ebpf:"bench_contributions"`
+	BenchFrame         *ebpf.Map `ebpf:"bench_frame"`
+	BenchLast          *ebpf.Map `ebpf:"bench_last"`
+	Counters           *ebpf.Map `ebpf:"counters"`
+	Jobs               *ebpf.Map `ebpf:"jobs"`
+	Known              *ebpf.Map `ebpf:"known"`
+	Lateness           *ebpf.Map `ebpf:"lateness"`
+	Members            *ebpf.Map `ebpf:"members"`
+	Payload256Map      *ebpf.Map `ebpf:"payload_256_map"`
+	Payload32Map       *ebpf.Map `ebpf:"payload_32_map"`
+	Payload64Map       *ebpf.Map `ebpf:"payload_64_map"`
+	Payload832Map      *ebpf.Map `ebpf:"payload_832_map"`
+	Progress           *ebpf.Map `ebpf:"progress"`
+	Replicas           *ebpf.Map `ebpf:"replicas"`
+	Slots              *ebpf.Map `ebpf:"slots"`
 }
 
 func (m *benchMaps) Close() error {
 	return _BenchClose(
+		m.BenchContributions,
 		m.BenchFrame,
+		m.BenchLast,
 		m.Counters,
 		m.Jobs,
+		m.Known,
 		m.Lateness,
 		m.Members,
 		m.Payload256Map,
@@ -169,6 +187,7 @@ func (m *benchMaps) Close() error {
 //
 // It can be passed to loadBenchObjects or ebpf.CollectionSpec.LoadAndAssign.
 type benchVariables struct {
+	BenchWorkers   *ebpf.Variable `ebpf:"bench_workers"`
 	CounterNames   *ebpf.Variable `ebpf:"counter_names"`
 	FirstPort      *ebpf.Variable `ebpf:"first_port"`
 	MaxJobs        *ebpf.Variable `ebpf:"max_jobs"`
@@ -180,14 +199,18 @@ type benchVariables struct {
 //
 // It can be passed to loadBenchObjects or ebpf.CollectionSpec.LoadAndAssign.
 type benchPrograms struct {
-	BenchBare    *ebpf.Program `ebpf:"bench_bare"`
-	BenchMerge   *ebpf.Program `ebpf:"bench_merge"`
-	BenchPublish *ebpf.Program `ebpf:"bench_publish"`
+	BenchBare      *ebpf.Program `ebpf:"bench_bare"`
+	BenchBareChunk *ebpf.Program `ebpf:"bench_bare_chunk"`
+	BenchChunk     *ebpf.Program `ebpf:"bench_chunk"`
+	BenchMerge     *ebpf.Program `ebpf:"bench_merge"`
+	BenchPublish   *ebpf.Program `ebpf:"bench_publish"`
 }
 
 func (p *benchPrograms) Close() error {
 	return _BenchClose(
 		p.BenchBare,
+		p.BenchBareChunk,
+		p.BenchChunk,
 		p.BenchMerge,
 		p.BenchPublish,
 	)

@@ -12,8 +12,8 @@
 // docs/protocol.md, section 3), replicate.h (copies for jobs without multicast).
 // The compiled objects are committed; go build needs no clang.
 //
-// Lowest kernel: 5.15. The program itself needs bounded loops (5.3), spin locks
-// in array values (5.1), bpf_xdp_adjust_tail (4.18), bpf_jiffies64 (5.6) and 32-bit jumps and ALU
+// Lowest kernel: 5.15, on arm64 5.18. The program itself needs bounded loops (5.3), atomics that return what was there
+// (5.12, arm64 5.18), bpf_xdp_adjust_tail (4.18), bpf_jiffies64 (5.6) and 32-bit jumps and ALU
 // (-mcpu=v3, 5.1); the Go side needs XDP links (5.9) and cookies of network namespaces (5.14).
 // Load probes nothing and lets the verifier speak.
 //
@@ -21,5 +21,6 @@
 // remove another's XDP link takes root (CAP_SYS_ADMIN).
 package xdp
 
-//go:generate go tool bpf2go -go-package xdp -output-stem aggregator -type job -type member_key -type member -type slot -type replica -type activity -type job_progress -type rank_lateness -type job_lateness -type job_counters -target bpfel,bpfeb aggregator bpf/aggregator.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror
+//go:generate go tool bpf2go -go-package xdp -output-stem aggregator -type job -type member_key -type member -type slot -type replica -type activity -type job_progress -type rank_lateness -type job_lateness -type job_counters -type acquaintance -type job_known -target bpfel,bpfeb aggregator bpf/aggregator.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror
 //go:generate go tool bpf2go -go-package xdp -output-stem bench -no-global-types -target bpfel,bpfeb bench bpf/bench.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror
+//go:generate go tool bpf2go -go-package xdp -output-stem live -no-global-types -type stream -target bpfel,bpfeb live bpf/live.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror

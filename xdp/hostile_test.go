@@ -152,7 +152,7 @@ func TestHostileInput(t *testing.T) {
 	}
 	for _, reason := range dropReasons(at.a) {
 		switch {
-		case reason == "internal": // nothing that arrives leads there: TestInternal
+		case reason == "internal", reason == "contended": // nothing that arrives leads there: TestInternal, TestContended
 		case met[reason] == 0:
 			t.Errorf("no packet of %d was dropped for %s", packets, reason)
 		}
@@ -193,6 +193,51 @@ func TestInternal(t *testing.T) {
 		}
 		if err := at.a.objects.Jobs.Put(id, good); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestContended: a packet that does not get its slot is dropped, counted, and changes nothing; the next one that does goes on.
+func TestContended(t *testing.T) {
+	at := underAttack(t)
+	honest := at.honest(rand.New(rand.NewPCG(1, 1)), 0)
+	id := int(binary.BigEndian.Uint16(honest[46:]))
+	in, err := at.a.find(uint16(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := at.a.config.Slots.base(in.class) + in.slots.first + binary.BigEndian.Uint32(honest[54:])&(in.slots.count-1)
+	var slot aggregatorSlot
+	if err := at.a.objects.Slots.Lookup(index, &slot); err != nil {
+		t.Fatal(err)
+	}
+	for _, held := range []uint32{1, 0} {
+		slot.Held = held
+		if err := at.a.objects.Slots.Put(index, slot); err != nil {
+			t.Fatal(err)
+		}
+		before, err := at.a.Counters(uint16(id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		verdict, _, err := at.a.Process(honest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, err := at.a.Counters(uint16(id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found aggregatorSlot
+		if err := at.a.objects.Slots.Lookup(index, &found); err != nil {
+			t.Fatal(err)
+		}
+		dropped := after["contended"] - before["contended"]
+		if held == 1 && (verdict != Drop || dropped != 1 || found != slot) {
+			t.Errorf("held: verdict %d, %d counted as contended, the slot was %+v and is %+v", verdict, dropped, slot, found)
+		}
+		if held == 0 && (dropped != 0 || found.Held != 0 || found == slot) {
+			t.Errorf("let go: verdict %d, %d counted as contended, the slot was %+v and is %+v", verdict, dropped, slot, found)
 		}
 	}
 }

@@ -190,6 +190,9 @@ func (a *Aggregator) install(j *Job, in *installed) error {
 	if err := a.clearLateness(j.ID); err != nil {
 		return err
 	}
+	if err := a.clearKnown(uint32(j.ID)); err != nil {
+		return err
+	}
 	var replicas uint32
 	for i, m := range j.Members {
 		key := aggregatorMemberKey{Addr: networkOrder(m.Addr), Job: uint32(j.ID)}
@@ -255,11 +258,13 @@ func (a *Aggregator) RemoveJob(id uint16) error {
 	return a.uninstall(id, in)
 }
 
-// uninstall undoes install, also one that stopped half-way. A packet that is in
-// the program at this moment may still write to the slots; whoever gets them
-// next takes what it leaves for another tenant's.
+// uninstall undoes install, also one that stopped half-way. It waits for packets that are in the program at this moment: they
+// may hold slots, which the next job gets.
 func (a *Aggregator) uninstall(id uint16, in *installed) error {
 	errs := []error{a.objects.Jobs.Put(uint32(id), aggregatorJob{})}
+	if len(a.attached) > 0 {
+		errs = append(errs, waitForPackets())
+	}
 	for _, m := range in.job.Members {
 		key := aggregatorMemberKey{Addr: networkOrder(m.Addr), Job: uint32(id)}
 		if err := a.objects.Members.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {

@@ -52,6 +52,8 @@ var dropReasons = map[string]drop{
 		"the ranks do not make the same collectives in the same order: compare their logs", false},
 	"internal": {"packets that the aggregator could not handle: a driver's limit, or a bug",
 		"look for the driver in 'dmesg'; use generic mode, and report it", false},
+	"contended": {"contributions to a chunk that another CPU was busy with for too long",
+		"packets of one chunk arrive on several of the NIC's queues: let the appliance steer them (aggregator.steer), or have the hypervisor give the host's CPUs their time", false},
 	"stale": {"packets that came after all had their chunk's result",
 		"the network delays or duplicates packets for longer than a window takes: look for a congested or flapping link. If nothing moves meanwhile, " +
 			"a worker has run ahead of all others: 'spillctl slots JOB' shows the rank that is alone in them; end it", true},

@@ -6,7 +6,9 @@
 #include "answer.h"
 #include "counters.h"
 #include "elements.h"
+#include "hold.h"
 #include "lateness.h"
+#include "member.h"
 #include "parse.h"
 #include "quorum.h"
 
@@ -75,7 +77,7 @@ static __always_inline __u8 congestion_mark(const struct frame *f)
 	return (tos & tos >> 1 & 1) << 3;
 }
 
-/* Everything that changes a slot is in this function; its caller holds nothing.
+/* Everything that changes a slot is in this function; its caller holds the slot.
  *
  * The verdict goes by way of the slot's memory, so that the verifier forgets
  * which branch made it: the loops are explored once for each class of slots and
@@ -96,7 +98,6 @@ static __always_inline struct outcome visit_slot(struct slot *slot, const struct
 
 	flags |= congestion_mark(f);
 
-	bpf_spin_lock(&slot->lock);
 	bool present = slot->tenant == tenant;
 	__s32 ahead = seq - slot->seq;
 
@@ -210,7 +211,6 @@ static __always_inline struct outcome visit_slot(struct slot *slot, const struct
 	out.age = now - slot->claimed;
 	if (slot->tenant == tenant && slot->seq == seq)
 		out.have = slot->bitmap;
-	bpf_spin_unlock(&slot->lock);
 	return out;
 }
 
@@ -265,8 +265,8 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 	if (elems > job->elements)
 		return drop(c, COUNT_BAD_ELEMS);
 
-	struct member_key key = { .addr = ip_of(f)->saddr, .job = id };
-	struct member *member = bpf_map_lookup_elem(&members, &key);
+	__u32 tenant = tenant_of(id, job->generation);
+	const struct member *member = member_of(id, job, tenant, ip_of(f)->saddr);
 
 	if (!member)
 		return drop(c, COUNT_NOT_MEMBER);
@@ -303,7 +303,7 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 	c->member[index].last = now;
 	count(c, type == WIRE_DATA ? COUNT_DATA : type == WIRE_RESULT ? COUNT_RESULT : COUNT_PROBE);
 
-	__u32 tenant = tenant_of(id, job->generation), terms = 0;
+	__u32 terms = 0;
 	__u64 absent = 0;
 	__u32 seq = bpf_ntohl(wire_of(f)->seq);
 
@@ -320,7 +320,12 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 		absent = *(volatile __u64 *)&p->absent;
 	}
 
+	if (!hold(slot, slot_index))
+		return drop(c, COUNT_CONTENDED);
+
 	struct outcome out = visit_slot(slot, job, &e, elems, tenant, now, terms, absent);
+
+	let_go(slot);
 
 	__u32 event = out.verdict & VERDICT_EVENT;
 

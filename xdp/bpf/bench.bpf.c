@@ -4,6 +4,7 @@
  * what the packet changed, so that every run is the same case. The harness's
  * cost is part of what is measured, in the bare loop too. */
 #include "aggregate.h"
+#include "bare.h"
 
 /* The packet of the bench job, for bench_publish to restore. */
 struct {
@@ -12,6 +13,31 @@ struct {
 	__type(key, __u32);
 	__type(value, __u8[FRAME_SIZE]);
 } bench_frame SEC(".maps");
+
+/* Contributions by rank, headers only, for bench_chunk and bench_bare_chunk to make the packet of. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 64);
+	__type(key, __u32);
+	__type(value, __u8[FRAME_SIZE]);
+} bench_contributions SEC(".maps");
+
+/* The contribution that came last, by job: not in the packet, for a run that a signal interrupts begins again with the
+ * packet as it was. */
+struct contribution {
+	__u32 seq;
+	__u32 rank;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct contribution);
+} bench_last SEC(".maps");
+
+/* The ranks that contribute to a chunk, one after the other. */
+volatile const __u32 bench_workers = 4;
 
 /* Moves the packet to the next slot and returns that slot. */
 static __always_inline struct slot *next_slot(struct xdp_md *ctx, struct job **job)
@@ -84,28 +110,6 @@ int bench_publish(struct xdp_md *ctx)
 	return verdict;
 }
 
-/* One element after the other is swapped and added. */
-static __always_inline void bare_loop(const struct elements *e)
-{
-	void *packet = elements_packet(e);
-	__u32 blocks = elements_count(e) / BLOCK;
-
-	for (__u32 block = 0; block < MAX_BLOCKS; block++) {
-		barrier_var(block);
-		if (block >= blocks)
-			break;
-
-		__be32 *p = packet + block * BLOCK * 4;
-		__u32 *s = e->payload + block * BLOCK * 4;
-
-		if ((void *)(p + BLOCK) > e->data_end)
-			break;
-#pragma clang loop unroll(full)
-		for (int i = 0; i < BLOCK; i++)
-			s[i] += bpf_ntohl(p[i]);
-	}
-}
-
 /* Nothing but the loop that an aggregator has at its core. */
 SEC("xdp")
 int bench_bare(struct xdp_md *ctx)
@@ -116,6 +120,64 @@ int bench_bare(struct xdp_md *ctx)
 	struct elements e = { .frame = data, .data_end = (void *)(long)ctx->data_end };
 
 	if (!slot || data + FRAME_SIZE > e.data_end)
+		return XDP_ABORTED;
+	e.zero = job->zero;
+	e.payload = payload_of(job, bpf_ntohl(wire_of(e.frame)->seq) & job->ring_mask, &e.capacity);
+	if (!e.payload)
+		return XDP_ABORTED;
+	bare_loop(&e);
+	return XDP_DROP;
+}
+
+/* Makes the packet the next contribution to a job: of the next rank to the same chunk, or of rank 0 to the next one.
+ * Elements are 0, so that the sum is what came in, and nothing else need be put back. */
+static __always_inline struct frame *next_contribution(struct xdp_md *ctx, __u32 job)
+{
+	void *data = (void *)(long)ctx->data;
+	struct frame *f = data;
+	struct contribution *last = bpf_map_lookup_elem(&bench_last, &job);
+
+	if (!last || data + FRAME_SIZE > (void *)(long)ctx->data_end)
+		return NULL;
+
+	__u32 rank = last->rank + 1;
+
+	if (rank >= bench_workers)
+		rank = 0;
+	if (!rank)
+		last->seq++;
+	last->rank = rank;
+
+	const void *fresh = bpf_map_lookup_elem(&bench_contributions, &rank);
+
+	if (!fresh)
+		return NULL;
+	__builtin_memcpy(f, fresh, FRAME_SIZE);
+	wire_of(f)->seq = bpf_htonl(last->seq);
+	wire_of(f)->job = bpf_htons(job);
+	return f;
+}
+
+/* The whole life of chunks: claimed, merged into, published. */
+SEC("xdp")
+int bench_chunk(struct xdp_md *ctx)
+{
+	return next_contribution(ctx, 0) ? aggregate(ctx) : XDP_ABORTED;
+}
+
+/* Nothing but the loop, over the same packets and slots. */
+SEC("xdp")
+int bench_bare_chunk(struct xdp_md *ctx)
+{
+	struct elements e = { .frame = next_contribution(ctx, 1), .data_end = (void *)(long)ctx->data_end };
+
+	if (!e.frame)
+		return XDP_ABORTED;
+
+	__u32 id = 1;
+	const struct job *job = bpf_map_lookup_elem(&jobs, &id);
+
+	if (!job)
 		return XDP_ABORTED;
 	e.zero = job->zero;
 	e.payload = payload_of(job, bpf_ntohl(wire_of(e.frame)->seq) & job->ring_mask, &e.capacity);

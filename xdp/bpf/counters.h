@@ -44,6 +44,7 @@ enum counter {
 	COUNT_DUPLICATE_RESULT,
 	COUNT_UNSOLICITED,
 	COUNT_INTERNAL, /* a map or a packet resize failed: a bug or a driver's limit */
+	COUNT_CONTENDED, /* another CPU held the slot for too long */
 	COUNT_END,
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
-/* The loops over elements: packet (big-endian) and slot. All run under the
- * slot's lock, where no function may be called.
+/* The loops over elements: packet (big-endian) and slot. All run while
+ * the slot is held (hold.h).
  *
  * Two elements at a time are lanes of one 64-bit word, swapped, added and stored
  * together. So that nothing is carried from the lower lane to the upper one, lanes are
@@ -88,9 +88,11 @@ static __always_inline __u32 elements_count(const struct elements *e)
 				if (put_packet) {                                              \
 					x = bpf_cpu_to_be64(x);                                \
 					p_[i] = x;                                             \
-					words_ += (__u32)x;                                    \
-					words_ += x >> 32;                                     \
-					barrier_var(words_);                                   \
+					both_ += x;                                            \
+					barrier_var(both_);                                    \
+					x >>= 32;                                              \
+					upper_ += x;                                           \
+					barrier_var(upper_);                                   \
 				}                                                              \
 			}                                                                      \
 		}                                                                              \
@@ -115,14 +117,14 @@ static __always_inline __u32 elements_count(const struct elements *e)
 			if (put_packet) {                                                      \
 				__be32 word_ = bpf_htonl((__u32)x);                            \
 				*p_ = word_;                                                   \
-				words_ += word_;                                               \
-				barrier_var(words_);                                           \
+				both_ += word_;                                                \
+				barrier_var(both_);                                            \
 			}                                                                      \
 		}                                                                              \
 	} while (0)
 
 /* What the loops that write no packet have for a checksum. */
-#define NO_CHECKSUM __u64 __attribute__((unused)) words_ = 0
+#define NO_CHECKSUM __u64 __attribute__((unused)) both_ = 0, upper_ = 0
 
 /* The distance from plain to narrow lanes, and from the sum of addends narrow
  * ones back to plain. Neither is negative. */
@@ -222,11 +224,12 @@ static __always_inline void elements_max(const struct elements *e, __u64 flip)
 
 /* packet = slot, whose lanes are back below plain; returns the sum of the words
  * written, for the UDP checksum: one's complement sums do not mind the byte order
- * (RFC 1071, section 2). */
+ * (RFC 1071, section 2). Added up are the words of two lanes, which overflows, and the upper lanes alone, which does not:
+ * two short chains, where one that adds lane after lane would be what the loop waits for. */
 static __always_inline __u64 elements_emit(const struct elements *e, __u64 back)
 {
-	__u64 words_ = 0;
+	__u64 both_ = 0, upper_ = 0;
 
 	FOR_LANES(e, true, false, { x = (s + back) ^ SIGNS; });
-	return words_;
+	return both_ - (upper_ << 32) + upper_;
 }

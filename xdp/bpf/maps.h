@@ -90,7 +90,7 @@ struct {
 
 /* A slot's hot metadata, apart from its payload so that a sweep reads little. */
 struct slot {
-	struct bpf_spin_lock lock; /* held over metadata and payload */
+	__u32 held; /* the lock over metadata and payload (hold.h) */
 	__u32 seq;
 	__u64 bitmap;
 	__u32 tenant; /* tenant_of(job, generation) of its content; 0: empty */
@@ -101,7 +101,7 @@ struct slot {
 	__u8 wide;     /* its lanes are plain, not narrow (elements.h) */
 	__u8 addends;  /* packets in the sum; what narrow lanes are offset by */
 	__u8 unused;
-	__u32 verdict; /* scratch of visit_slot, under the lock */
+	__u32 verdict; /* scratch of visit_slot */
 	__u64 claimed; /* when its chunk came, in jiffies */
 };
 

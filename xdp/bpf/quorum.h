@@ -187,7 +187,7 @@ static __always_inline __u64 awaited(const struct job *job, __u32 terms, __u64 a
 }
 
 /* Whether the chunk in the slot, with these ranks in it, has waited for the others long enough, or those are not waited for.
- * Under the slot's lock. */
+ * While the slot is held. */
 static __always_inline bool overdue(const struct slot *slot, const struct job *job, __u64 now, __u32 terms, __u64 absent,
 				    __u64 have)
 {
