@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 
@@ -11,7 +12,6 @@ import (
 	"spillway/appliance/ledger"
 	"spillway/appliance/refusal"
 	"spillway/appliance/store"
-	"spillway/xdp"
 )
 
 // Create admits a job, or only says whether it would: then nothing changes.
@@ -29,7 +29,7 @@ func (m *Manager) Create(ctx context.Context, spec *v1.JobSpec, dryRun bool) (*v
 		return nil, err
 	}
 	if dryRun {
-		return j.view(), nil // nobody else has it
+		return m.view(j), nil // nobody else has it
 	}
 	if err := m.store.Put(*j.record); err != nil {
 		m.mu.Lock()
@@ -43,7 +43,7 @@ func (m *Manager) Create(ctx context.Context, spec *v1.JobSpec, dryRun bool) (*v
 	m.changed(j)
 	m.event(levelInfo, "job-created", j, nil, "job %s was created for %d workers: id %d, %d slots of %d elements", j.name, j.record.Spec.Workers, j.id,
 		j.record.Allocation.Slots, j.record.Allocation.ClassElements)
-	return j.view(), nil
+	return m.view(j), nil
 }
 
 // admit sets aside what a job needs and takes the name, but shows it to nobody yet. With dryRun it gives it all back at once.
@@ -57,7 +57,11 @@ func (m *Manager) admit(asked *v1.JobSpec, dryRun bool) (*job, error) {
 	if m.jobs[spec.Name] != nil {
 		return nil, refusal.New(codes.AlreadyExists, refusal.JobExists, "there is a job %q already: delete it first, or choose another name", spec.Name).With("job", spec.Name)
 	}
-	allocation, err := m.ledger.Reserve(request(spec))
+	nodes := m.preferred(packetBytes(int(spec.Elements)))
+	if len(nodes) == 0 {
+		return nil, m.noneReady(spec.Name)
+	}
+	allocation, err := m.ledger.Reserve(request(spec), nodes...)
 	if err != nil {
 		return nil, err
 	}
@@ -75,16 +79,30 @@ func (m *Manager) admit(asked *v1.JobSpec, dryRun bool) (*job, error) {
 func request(spec *v1.JobSpec) ledger.Request {
 	return ledger.Request{
 		Name: spec.Name, Workers: spec.Workers, Elements: spec.Elements, Window: spec.Window, Lag: lag(spec), Tor: spec.Tor, TorSlots: spec.TorSlots,
-		Multicast: spec.Publication == v1.Publication_PUBLICATION_MULTICAST,
+		Multicast: spec.Publication == v1.Publication_PUBLICATION_MULTICAST, Shards: uint32(shards(spec)),
 	}
 }
 
-// site is what of the node decides over specifications. The lock is held.
+// site is what of the nodes decides over specifications. The lock is held.
 func (m *Manager) site() site {
+	mtu := m.self().MTU
+	for _, n := range m.nodes {
+		mtu = min(mtu, n.MTU) // also of those that are lost: a job may have to move there
+	}
 	return site{
-		defaults: m.config.Defaults, mtu: m.self().MTU, multicast: m.config.Ledger.Groups.IsValid(), tor: m.config.Switch != nil,
+		defaults: m.config.Defaults, mtu: mtu, nodes: len(m.nodes), multicast: m.config.Ledger.Groups.IsValid(), tor: m.config.Switch != nil,
 		torElements: m.limits.Elements, sharedSlots: m.config.Ledger.SharedSlots,
 	}
+}
+
+// noneReady refuses a job while no node may be given any. The lock is held.
+func (m *Manager) noneReady(name string) error {
+	var texts []string
+	for _, node := range m.names(func(*node) bool { return true }) {
+		texts = append(texts, m.nodes[node].trouble())
+	}
+	return refusal.New(codes.Unavailable, refusal.NodeAway, "no node can be given job %q now: %s; create it again when one is ready (spillctl nodes)", name, strings.Join(texts, "; ")).
+		With("job", name)
 }
 
 // forget takes a job out of memory, with all that it holds. The lock is held.
@@ -112,12 +130,16 @@ func (m *Manager) Delete(ctx context.Context, name string, force bool) (*v1.Job,
 	if j.forming {
 		j.stop() // no sense in waiting for a ToR on behalf of a job that goes away
 	}
+	if j.moving != nil {
+		j.stopMoving()
+	}
 	m.mu.Unlock()
 	defer func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		j.deletions--
 		m.form(j) // it may have stayed
+		m.kick()
 	}()
 	return m.remove(ctx, j, func() error {
 		if force {
@@ -153,7 +175,7 @@ func (m *Manager) Drain(ctx context.Context, name string) (*v1.Job, error) {
 		return nil, err
 	}
 	m.mu.Lock()
-	over, view := j.finished(), j.view()
+	over, view := j.finished(), m.view(j)
 	m.mu.Unlock()
 	if !over {
 		return view, nil
@@ -235,6 +257,7 @@ func (m *Manager) remove(ctx context.Context, j *job, condition func() error, ki
 	j.members = nil
 	m.changed(j)
 	m.event(levelInfo, kind, j, nil, "job %s %s", j.name, why)
+	m.kick() // there may be room where there was none
 	return before, nil
 }
 
@@ -250,7 +273,7 @@ func (m *Manager) shut(j *job, condition func() error) (*store.Job, *v1.Job, err
 		return nil, nil, err
 	}
 	j.gone = true
-	return j.record, j.view(), nil
+	return j.record, m.view(j), nil
 }
 
 // erase takes a job out of the store and of the data plane, or leaves it in both.
@@ -266,12 +289,30 @@ func (m *Manager) erase(record *store.Job) error {
 	return nil
 }
 
-// uninstall takes the job out of the aggregator and then out of the ToR, or leaves it in both. It is no error that it is not there.
+// uninstall takes the job out of the aggregators and then out of the ToR. It is no error that it is not there. When the first of the aggregators does not give it
+// up, it is left in all of them and in the ToR; one that does not after another did is given nothing more until it has.
 func (m *Manager) uninstall(record *store.Job) error {
 	id, name := record.Allocation.ID, record.Name()
-	if err := m.self().Aggregator.RemoveJob(m.ctx, id); err != nil && !errors.Is(err, xdp.ErrNoJob) {
-		return refusal.New(codes.Internal, refusal.DataPlane, "generation %d of job %q could not be taken out of the aggregator: %w; try again, and restart spillwayd if it stays",
-			record.Generation, name, err).With("job", name)
+	began := false
+	for _, place := range record.Allocation.Places {
+		m.mu.Lock()
+		r, there := m.reach(place.Node)
+		m.mu.Unlock()
+		if !there {
+			continue // when it is back it is looked at before it is given anything
+		}
+		err := m.removeAt(r, id)
+		if err != nil && !errors.Is(err, ErrNodeAway) {
+			err = refusal.New(codes.Internal, refusal.DataPlane, "generation %d of job %q could not be taken out of the aggregator: %w; try again, and restart spillwayd if it stays",
+				record.Generation, name, err).With("job", name)
+			if !began {
+				return err
+			}
+			m.mu.Lock()
+			m.distrust(r.of, err.Error())
+			m.mu.Unlock()
+		}
+		began = true
 	}
 	if m.config.Switch != nil {
 		m.config.Switch.RemoveJob(id)

@@ -26,6 +26,10 @@ type steps struct {
 	next map[string]func()
 }
 
+func newSteps() *steps {
+	return &steps{calls: map[string]int{}, fail: map[string]int{}, next: map[string]func(){}}
+}
+
 var errInjected = errors.New("injected")
 
 // step counts a call, and fails it if it is to.
@@ -91,6 +95,13 @@ func (d disk) Put(job store.Job) error {
 		return err
 	}
 	return d.Store.Put(job)
+}
+
+func (d disk) PutDrained(nodes []string) error {
+	if err := d.step("drained"); err != nil {
+		return err
+	}
+	return d.Store.PutDrained(nodes)
 }
 
 func (d disk) Delete(name string) error {

@@ -207,7 +207,7 @@ func FuzzSpec(f *testing.F) {
 func admitted(t *testing.T, s site, spec *v1.JobSpec) {
 	config := Config{
 		Ledger: ledger.Config{Slots: xdp.Slots{1 << 17, 1 << 17, 1 << 17, 1 << 17}, Groups: netip.MustParsePrefix("239.77.0.0/16"), FirstWorkerPort: 9800, LastWorkerPort: 9800, SharedSlots: 64},
-		Nodes:  []Node{{Paths: oneInterface{}, MTU: 1500}},
+		Nodes:  []Node{{Paths: oneInterface{}, MTU: s.mtu}},
 	}
 	if s.tor {
 		config.Switch, config.TorAddress = &torStub{hosts: 64}, torAddr
@@ -218,25 +218,27 @@ func admitted(t *testing.T, s site, spec *v1.JobSpec) {
 		t.Fatal(err)
 	}
 	account.SetTorSlots(1 << 16)
-	allocation, err := account.Reserve(request(spec))
+	m := &Manager{config: config, ledger: account, nodes: map[string]*node{}, ctx: t.Context()}
+	m.addNode(config.Nodes[0]).clean = true
+	allocation, err := account.Reserve(request(spec), "")
 	if err != nil {
 		refused(t, err, codes.ResourceExhausted, refusal.NoRoom, "asked for")
 		return
 	}
-	m := &Manager{config: config}
 	var calls []*call
 	for rank := range spec.Workers {
 		path, err := oneInterface{}.To(t.Context(), workerAddr(int(rank)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		calls = append(calls, &call{rank: rank, address: workerAddr(int(rank)), path: path})
+		calls = append(calls, &call{rank: rank, address: workerAddr(int(rank)), paths: map[string]Path{"": path}})
 	}
-	record, err := m.propose(&store.Job{Spec: spec, Allocation: allocation}, calls)
+	base := &store.Job{Spec: spec, Allocation: allocation}
+	record, _, err := m.propose(newJob(base, time.Time{}), base, calls)
 	if err != nil {
 		t.Fatal(err)
 	}
-	job := aggregatorJob(record, config.TorAddress)
+	job := aggregatorJob(record, record.Running.Home(0), config.TorAddress)
 	if err := job.Validate(); err != nil {
 		t.Fatalf("%v: aggregator: %v", spec, err)
 	}

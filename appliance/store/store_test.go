@@ -42,16 +42,24 @@ func sample(name string) Job {
 	return Job{
 		Spec: &v1.JobSpec{Name: name, Workers: 2, Elements: 256, Window: 255, Tor: v1.TorUse_TOR_USE_PRIVATE, Grace: durationpb.New(time.Minute)},
 		Allocation: ledger.Allocation{
-			ID: 3, First: 512, Slots: 512, ClassElements: 256, WorkerPort: 9802, Group: netip.MustParseAddr("239.77.0.2"),
+			ID: 3, Places: []ledger.Place{{Node: "a", First: 512}, {Node: "b", First: 0}}, Slots: 512, ClassElements: 256, WorkerPort: 9802, Group: netip.MustParseAddr("239.77.0.2"),
 			Region: &ledger.Region{Base: 64, Slots: 64, Period: 256},
 		},
-		Created: now, Since: now, Draining: true, Generation: 300,
+		Created: now, Since: now, Draining: true, Generation: 300, Moves: 2,
 		Running: &Generation{
-			Cookie: 0xfeedbeef, Key: 7, Home: netip.MustParseAddrPort("10.77.0.254:9696"), HomePorts: 32, Through: true, HomePort: 1, HomeMAC: [6]byte{2, 1},
-			Multicast: true, Members: []Member{
-				{Addr: netip.MustParseAddr("10.77.0.1"), MAC: []byte{2, 0, 0, 0, 0, 1}, Ifindex: 4, Port: 2, Since: now, Description: "host a"},
-				{Addr: netip.MustParseAddr("10.77.0.2"), MAC: []byte{2, 0, 0, 0, 0, 2}, Ifindex: 4, Port: 3, Since: now, Left: true},
+			Cookie: 0xfeedbeef, Key: 7, Through: true, Multicast: true, Grouped: true,
+			Homes: []Home{
+				{
+					Node: "a", Addr: netip.MustParseAddrPort("10.77.0.254:9696"), Ports: 32, Port: 1, MAC: [6]byte{2, 1},
+					Ways: []Way{{[]byte{2, 0, 0, 0, 0, 1}, 4}, {[]byte{2, 0, 0, 0, 0, 2}, 4}},
+				},
+				{Node: "b", Addr: netip.MustParseAddrPort("10.77.0.252:9696"), Ports: 16, Ways: []Way{{[]byte{2, 0, 0, 0, 0, 1}, 7}, {nil, 8}}},
 			},
+			Members: []Member{
+				{Addr: netip.MustParseAddr("10.77.0.1"), Port: 2, Since: now, Description: "host a"},
+				{Addr: netip.MustParseAddr("10.77.0.2"), Port: 3, Since: now, Left: true},
+			},
+			Before: []Part{{298, 1}, {299, 0xffffffff}},
 		},
 	}
 }
@@ -66,7 +74,7 @@ func TestRoundTrip(t *testing.T) {
 	if _, known, err := s.Limits(); known || err != nil {
 		t.Errorf("limits of a new file: %v, %v", known, err)
 	}
-	plain := Job{Spec: &v1.JobSpec{Name: "plain", Workers: 1}}
+	plain := Job{Spec: &v1.JobSpec{Name: "plain", Workers: 1}, Allocation: ledger.Allocation{Places: []ledger.Place{{}}}}
 	for _, job := range []Job{sample("b"), sample("a"), plain} {
 		if err := s.Put(job); err != nil {
 			t.Fatal(err)
