@@ -32,9 +32,10 @@ type Member struct {
 	Workers string `json:"workers"`
 	Rack    string `json:"rack,omitempty"`
 	Version string `json:"version"`
-	// Slots are those of its aggregator, MTU the least of its interfaces, Interfaces their names and addresses.
+	// Slots are those of its aggregator, MTU the least of its interfaces, MaxJobs what it takes at most, Interfaces their names and addresses.
 	Slots      xdp.Slots   `json:"slots"`
 	MTU        int         `json:"mtu"`
+	MaxJobs    uint32      `json:"max_jobs"`
 	Interfaces []Interface `json:"interfaces"`
 }
 

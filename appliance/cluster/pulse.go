@@ -68,6 +68,10 @@ func (t *Term) Follow(ctx context.Context, follower Follower) error {
 		members, _, changed := t.cluster.view.look()
 		p.attend(ctx, &hearing, heard, members)
 		states := p.look()
+		if own, ok := states[t.cluster.config.Self.Name]; ok && own.told && !own.serves(states) {
+			t.StepDown(ErrUnreachable)
+			return ErrUnreachable
+		}
 		if !begun && (late || settled(states, members)) {
 			begun = true
 			var first []Led
@@ -82,9 +86,6 @@ func (t *Term) Follow(ctx context.Context, follower Follower) error {
 			continue
 		}
 		if begun {
-			if own, ok := states[t.cluster.config.Self.Name]; ok && own.told && !own.serves(states) {
-				t.StepDown(ErrUnreachable)
-			}
 			tell(follower, states, up)
 		}
 		select {

@@ -33,7 +33,7 @@ func (d *daemon) joinCluster() error {
 		return err
 	}
 	self := cluster.Member{
-		Name: c.NodeName(), Peers: k.Listen, Workers: c.WorkersAddress(), Rack: k.Rack, Version: d.options.Version, Slots: c.Aggregator.Slots.XDP(), MTU: mtu,
+		Name: c.NodeName(), Peers: k.Listen, Workers: c.WorkersAddress(), Rack: k.Rack, Version: d.options.Version, Slots: c.Aggregator.Slots.XDP(), MTU: mtu, MaxJobs: c.Aggregator.MaxJobs,
 	}
 	for _, h := range homes {
 		self.Interfaces = append(self.Interfaces, cluster.Interface{Name: h.name, Address: h.address.String()})

@@ -133,7 +133,7 @@ type ruling struct {
 
 // node is an appliance as package jobs has it.
 func (r *ruling) node(led cluster.Led) jobs.Node {
-	n := jobs.Node{Name: led.Name, Slots: led.Slots, MTU: led.MTU, Rack: led.Rack}
+	n := jobs.Node{Name: led.Name, Slots: led.Slots, MTU: led.MTU, MaxJobs: led.MaxJobs, Rack: led.Rack}
 	if led.Client == nil {
 		n.Aggregator, n.Paths = r.daemon.terms.Held(r.term.Number, jobs.Local(r.daemon.plane)), &paths{r.daemon.interfaces}
 		return n
