@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"golang.org/x/sync/errgroup"
@@ -195,7 +196,7 @@ func (c *Cluster) attend(ctx context.Context, client *clientv3.Client) error {
 	}
 	defer func() {
 		session.Orphan()
-		c.revoke(client, session.Lease())
+		_ = c.revoke(client, session.Lease()) // then it ends by itself
 	}()
 	if err := c.register(ctx, client, session); err != nil {
 		return err
@@ -235,17 +236,21 @@ func (c *Cluster) depart(ctx context.Context, client *clientv3.Client) error {
 	if before.Peers != c.config.Self.Peers { // nobody else can listen there
 		return fmt.Errorf("another appliance, at %s, is called %s: give each a name of its own (name)", before.Peers, before.Name)
 	}
-	c.revoke(client, clientv3.LeaseID(answer.Kvs[0].Lease))
-	return nil
+	return c.revoke(client, clientv3.LeaseID(answer.Kvs[0].Lease))
 }
 
 // revoke ends a lease now. When that fails, it ends by itself.
-func (c *Cluster) revoke(client *clientv3.Client, lease clientv3.LeaseID) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+func (c *Cluster) revoke(client *clientv3.Client, lease clientv3.LeaseID) error {
+	ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
 	defer cancel()
-	if _, err := client.Revoke(ctx, lease); err != nil {
+	_, err := client.Revoke(ctx, lease)
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		err = nil
+	}
+	if err != nil {
 		c.config.Log.Debug("a lease was not revoked: it ends by itself", "lease", lease, "error", err)
 	}
+	return err
 }
 
 // register says that this appliance is there, for as long as the lease is.
@@ -285,10 +290,7 @@ func (c *Cluster) stand(ctx context.Context, client *clientv3.Client, session *c
 	leading, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	term := &Term{Number: uint64(election.Rev()), cluster: c, session: session, end: end}
-	term.Storage = &Storage{
-		ctx: leading, client: client, keys: c.keys, took: &c.took, deposed: func() { end(ErrDeposed) },
-		fence: clientv3.Compare(clientv3.CreateRevision(election.Key()), "=", election.Rev()),
-	}
+	term.Storage = c.newStorage(leading, client, election.Key(), election.Rev(), func() { end(ErrDeposed) })
 	if _, err = c.view.read(leading, client, c.keys); err == nil { // not what was known before the election
 		err = c.lead(leading, term)
 	}

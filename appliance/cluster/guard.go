@@ -67,15 +67,28 @@ func (c *Cluster) guard(ctx context.Context, client *clientv3.Client) error {
 			}
 		case now.Before(next[leader.Name]):
 			wait(ctx, beatEvery)
+		case c.sees(ctx, client) != nil || c.ask(ctx, leader) == nil: // it is this appliance that is missed, or nobody any more
+			wait(ctx, beatEvery)
 		default:
 			c.config.Log.Warn("the leader is missed: its lease is revoked", "leader", leader.Name, "term", leader.Term, "why", err)
-			c.revoke(client, leader.lease)
+			if c.revoke(client, leader.lease) != nil {
+				wait(ctx, retryAfter)
+				continue
+			}
 			patience[leader.Name] = min(max(2*patience[leader.Name], leastPatience), mostPatience)
 			next[leader.Name] = now.Add(patience[leader.Name])
 			heard = now
 		}
 	}
 	return nil
+}
+
+// sees asks whether this appliance sees a quorum of etcd. One that is cut off from all others misses the leader too.
+func (c *Cluster) sees(ctx context.Context, client *clientv3.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	_, err := client.Get(ctx, c.keys.schema())
+	return err
 }
 
 // ask asks a leader whether it leads.

@@ -25,6 +25,8 @@ type Follower interface {
 	// Up says that one is there, or is back; Down that one is gone, and why.
 	Up(led Led)
 	Down(name, reason string)
+	// End is called last, if Begin was: afterwards no appliance can be called any more.
+	End()
 }
 
 // ErrUnreachable: workers do not reach the leader, and do reach another appliance.
@@ -62,12 +64,21 @@ func (t *Term) Follow(ctx context.Context, follower Follower) error {
 		}
 	}()
 	begun, up := false, map[string]int64{}
+	defer func() {
+		if begun {
+			follower.End()
+		}
+	}()
 	patience := time.NewTimer(silence)
 	defer patience.Stop()
 	for late := false; ; {
 		members, _, changed := t.cluster.view.look()
 		p.attend(ctx, &hearing, heard, members)
 		states := p.look()
+		if _, registered := members[t.cluster.config.Self.Name]; !registered {
+			t.StepDown(ErrDeposed)
+			return ErrDeposed
+		}
 		if own, ok := states[t.cluster.config.Self.Name]; ok && own.told && !own.serves(states) {
 			t.StepDown(ErrUnreachable)
 			return ErrUnreachable

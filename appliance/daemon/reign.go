@@ -113,11 +113,7 @@ func (d *daemon) lead(ctx context.Context, term *cluster.Term) error {
 			return err
 		})
 	}
-	err := term.Follow(ctx, ruling)
-	if r := ruling.reign; r != nil {
-		d.seat.now.CompareAndSwap(r, nil)
-		err = errors.Join(err, r.jobs.Close())
-	}
+	err := errors.Join(term.Follow(ctx, ruling), ruling.closed)
 	stop()
 	return errors.Join(err, running.Wait())
 }
@@ -129,6 +125,7 @@ type ruling struct {
 	everywhere *everywhere
 	reign      *reign
 	started    func(*reign)
+	closed     error // of the end
 }
 
 // node is an appliance as package jobs has it.
@@ -171,6 +168,15 @@ func (r *ruling) Up(led cluster.Led) {
 func (r *ruling) Down(name, reason string) {
 	r.everywhere.remove(name)
 	r.reign.jobs.LoseNode(name, reason)
+}
+
+// End implements cluster.Follower.
+func (r *ruling) End() {
+	if r.reign == nil {
+		return
+	}
+	r.daemon.seat.now.CompareAndSwap(r.reign, nil)
+	r.closed = r.reign.jobs.Close()
 }
 
 // homes are the appliances that a job is homed at.

@@ -33,7 +33,7 @@ type Embedded struct {
 // The members are in one rack, some tens of microseconds from each other: a leader that is silent for that long is gone. Milliseconds.
 const (
 	heartbeat = 50
-	election  = 400
+	election  = 300
 )
 
 // SocketName is the socket of the member's clients in its directory, for etcdctl.
