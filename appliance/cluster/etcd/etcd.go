@@ -31,11 +31,11 @@ type Etcd struct {
 	ending atomic.Bool
 }
 
-// How soon a client notices that an endpoint of an external etcd is gone, and takes another.
+// How soon a client notices that an endpoint of an external etcd is gone, and takes another. etcd does not like to be asked more often.
 const (
 	dialTimeout = 2 * time.Second
-	pingAfter   = time.Second
-	pingAnswer  = time.Second
+	pingAfter   = 10 * time.Second
+	pingAnswer  = 2 * time.Second
 )
 
 // Open starts the member, or prepares the client. It does not wait for a quorum: calls do.
@@ -54,7 +54,7 @@ func Open(config Config) (*Etcd, error) {
 	}
 	e.Client, err = clientv3.New(clientv3.Config{
 		Endpoints: config.Endpoints, TLS: config.TLS, Logger: zapTo(config.Log, &e.ending),
-		DialTimeout: dialTimeout, DialKeepAliveTime: pingAfter, DialKeepAliveTimeout: pingAnswer, PermitWithoutStream: true,
+		DialTimeout: dialTimeout, DialKeepAliveTime: pingAfter, DialKeepAliveTimeout: pingAnswer,
 		DialOptions: []grpc.DialOption{grpc.WithDisableServiceConfig()},
 	})
 	if err != nil {
