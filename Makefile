@@ -29,12 +29,14 @@ SYSTEMD_PACKAGES := debootstrap systemd-container
 LIB_PACKAGES := gcc libc6-dev
 # What the Python package is tested with, and the wheel is built with.
 PYTHON_PACKAGES := python3-torch python3-numpy python3-setuptools python3-wheel flake8
+# The external etcd that appliances of a cluster are tested with; the one that runs in the daemon needs no package.
+ETCD_PACKAGES := etcd-server
 GENERATE_PACKAGES := clang-$(CLANG_VERSION) llvm-$(CLANG_VERSION) libbpf-dev linux-libc-dev
 
 SEEDS ?= 2800
 FIRST ?= 1
 
-.PHONY: help build lib wheel deb test test-systemd test-bmv2 demo sim bench generate p4 lint clean need-go need-root generate-deps systemd-deps lib-deps python-deps
+.PHONY: help build lib wheel deb test test-systemd test-bmv2 demo sim bench generate p4 lint clean need-go need-root generate-deps systemd-deps lib-deps python-deps etcd-deps
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 15
@@ -60,7 +62,7 @@ deb: need-go lib-deps ## Debian packages of the appliance for amd64 and arm64 in
 	go run ./appliance/packaging/makedeb -out dist
 	@if [[ -n "$(SUDO_USER)" ]]; then chown -R "$(SUDO_USER):" dist; fi
 
-test: need-go need-root systemd-deps lib-deps python-deps ## the whole test suite (root: it loads BPF programs and makes network namespaces)
+test: need-go need-root systemd-deps lib-deps python-deps etcd-deps ## the whole test suite (root: it loads BPF programs and makes network namespaces)
 	go build -buildvcs=false ./...
 	go run ./loadtest/testsummary -count=1 -p=1 -timeout=9m ./...
 
@@ -120,6 +122,9 @@ systemd-deps:
 
 lib-deps:
 	$(call install,$(LIB_PACKAGES),docs/c-api.md)
+
+etcd-deps:
+	$(call install,$(ETCD_PACKAGES),docs/packaging.md)
 
 python-deps:
 	$(call install,$(PYTHON_PACKAGES),docs/pytorch.md)
