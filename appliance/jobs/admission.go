@@ -32,6 +32,9 @@ func (m *Manager) Create(ctx context.Context, spec *v1.JobSpec, dryRun bool) (*v
 		return m.view(j), nil // nobody else has it
 	}
 	if err := m.store.Put(*j.record); err != nil {
+		if err := m.store.Delete(j.name); err != nil { // it may be written down all the same
+			m.config.Log.Warn("a job that was not created may be there after a restart", "job", j.name, "error", err)
+		}
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.forget(j)
@@ -41,6 +44,9 @@ func (m *Manager) Create(ctx context.Context, spec *v1.JobSpec, dryRun bool) (*v
 	defer m.mu.Unlock()
 	j.hidden = false
 	m.changed(j)
+	if why := m.displaced(j); why != "" {
+		m.startMove(j, why) // its node was lost meanwhile
+	}
 	m.event(levelInfo, "job-created", j, nil, "job %s was created for %d workers: id %d, %d slots of %d elements", j.name, j.record.Spec.Workers, j.id,
 		j.record.Allocation.Slots, j.record.Allocation.ClassElements)
 	return m.view(j), nil
@@ -205,7 +211,7 @@ func (m *Manager) drain(ctx context.Context, j *job) error {
 	record := *j.record
 	record.Draining, record.Since = true, m.config.Now()
 	m.mu.Unlock()
-	if err := m.store.Put(record); err != nil {
+	if err := m.put(j, &record); err != nil {
 		return notStored(j, err)
 	}
 	m.mu.Lock()
@@ -235,7 +241,7 @@ func (m *Manager) remove(ctx context.Context, j *job, condition func() error, ki
 	if err != nil {
 		return nil, err
 	}
-	if err := m.erase(record); err != nil {
+	if err := m.erase(j, record); err != nil {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		j.gone = false
@@ -277,14 +283,15 @@ func (m *Manager) shut(j *job, condition func() error) (*store.Job, *v1.Job, err
 }
 
 // erase takes a job out of the store and of the data plane, or leaves it in both.
-func (m *Manager) erase(record *store.Job) error {
+func (m *Manager) erase(j *job, record *store.Job) error {
 	name := record.Name()
 	if err := m.store.Delete(name); err != nil {
+		m.writes(j, err)
 		return refusal.New(codes.Internal, refusal.Storage, "job %q stays: %w; free space on the disk, or see to its rights, and delete it again", name, err).With("job", name)
 	}
 	// Also when no generation is running: one may be left that could not be undone.
 	if err := m.uninstall(record); err != nil {
-		return errors.Join(err, m.putBack(record))
+		return errors.Join(err, m.putBack(j, record))
 	}
 	return nil
 }
@@ -296,10 +303,10 @@ func (m *Manager) uninstall(record *store.Job) error {
 	began := false
 	for _, place := range record.Allocation.Places {
 		m.mu.Lock()
-		r, there := m.reach(place.Node)
+		r, there := m.reachOrSkip(place.Node)
 		m.mu.Unlock()
 		if !there {
-			continue // when it is back it is looked at before it is given anything
+			continue
 		}
 		err := m.removeAt(r, id)
 		if err != nil && !errors.Is(err, ErrNodeAway) {
@@ -320,9 +327,52 @@ func (m *Manager) uninstall(record *store.Job) error {
 	return nil
 }
 
-// putBack writes the record as it was. Where even that fails, the store says less than is true, and the next start sets the data plane right.
-func (m *Manager) putBack(record *store.Job) error {
-	if err := m.store.Put(*record); err != nil {
+// put writes a record down.
+func (m *Manager) put(j *job, record *store.Job) error { return m.writes(j, m.store.Put(*record)) }
+
+// writes remembers whether what is written down of a job is what is true of it: after a failure it may be either.
+func (m *Manager) writes(j *job, err error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	j.unwritten = err != nil
+	return err
+}
+
+// rewrite writes down again what could not be written.
+func (m *Manager) rewrite(ctx context.Context) {
+	if !m.begin() {
+		return
+	}
+	defer m.running.Done()
+	m.mu.Lock()
+	all := m.sorted()
+	m.mu.Unlock()
+	for _, j := range all {
+		m.rewriteJob(ctx, j)
+	}
+}
+
+func (m *Manager) rewriteJob(ctx context.Context, j *job) {
+	due := func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return j.unwritten && !j.deleted
+	}
+	if !due() || j.acquire(ctx) != nil {
+		return
+	}
+	defer j.release()
+	if !due() {
+		return
+	}
+	if err := m.put(j, j.record); err != nil {
+		m.config.Log.Warn("what is written down of a job is not what is true of it", "job", j.name, "error", err)
+	}
+}
+
+// putBack writes the record as it was. Where even that fails it is tried again later; should the daemon die before, the next one sets the data plane right.
+func (m *Manager) putBack(j *job, record *store.Job) error {
+	if err := m.put(j, record); err != nil {
 		return fmt.Errorf("and what was changed could not be undone: %w", err)
 	}
 	return nil

@@ -92,7 +92,9 @@ func newCluster(t testing.TB, nodes int, tor bool, change ...func(*Config)) *clu
 			c.planes = append(c.planes, h.plane)
 		}
 	}
-	c.ready(nodeNames[:nodes]...)
+	for _, n := range c.config.Nodes {
+		c.ready(n.Name)
+	}
 	return c
 }
 

@@ -63,10 +63,11 @@ func (m *Manager) drainNode(ctx context.Context, name string) ([]*job, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.drained, n.drained, n.since = drained, true, m.config.Now()
+	m.drained, n.drained, n.vacant, n.since = drained, true, false, m.config.Now()
 	all = m.homed(name) // there may be more by now
-	m.nodeEvent(levelInfo, "node-draining", n, "node %s is drained: %d jobs move to others", name, len(all))
+	m.nodeEvent(levelInfo, "node-draining", n, "node %s is being drained: %d jobs move to others", name, len(all))
 	m.kick()
+	m.vacated()
 	return all, nil
 }
 
@@ -117,6 +118,16 @@ func (m *Manager) setAside(n *node) (all []*job, undo func(), err error) {
 	undo()
 	return nil, nil, refusal.New(codes.ResourceExhausted, refusal.NoRoomToMove, "node %q stays as it is: %s; delete a job that is not needed, or add an appliance, and drain it again",
 		n.Name, strings.Join(texts, "; ")).With("node", n.Name)
+}
+
+// vacated says of nodes that are drained that nothing is left there. The lock is held.
+func (m *Manager) vacated() {
+	for _, n := range m.nodes {
+		if n.drained && !n.vacant && len(m.homed(n.Name)) == 0 {
+			n.vacant = true
+			m.nodeEvent(levelInfo, "node-drained", n, "node %s is drained: nothing is homed there any more", n.Name)
+		}
+	}
 }
 
 // awaitMove waits until a job has no place at a node any more, or cannot be moved from there.

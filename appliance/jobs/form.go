@@ -102,13 +102,13 @@ func (m *Manager) attempt(ctx context.Context, j *job) ([]*call, error) {
 		return calls, err
 	}
 	// Not before: a daemon that dies in between has told nobody, and the next one takes out what is not written down.
-	if err := m.store.Put(*record); err != nil {
+	if err := m.put(j, record); err != nil {
 		return calls, errors.Join(notStored(j, err), m.undo(record))
 	}
 	if m.commit(j, record, calls) {
 		return calls, nil
 	}
-	if err := errors.Join(m.undo(record), m.putBack(old)); err != nil {
+	if err := errors.Join(m.undo(record), m.putBack(j, old)); err != nil {
 		return calls, errors.Join(errVanished, err)
 	}
 	return calls, errVanished
@@ -130,11 +130,11 @@ func (m *Manager) conclude(j *job, old *store.Job) (*store.Job, error) {
 	}
 	record := *old
 	record.Running = nil
-	if err := m.store.Put(record); err != nil {
+	if err := m.put(j, &record); err != nil {
 		return nil, notStored(j, err)
 	}
 	if err := m.uninstall(old); err != nil {
-		return nil, errors.Join(err, m.putBack(old))
+		return nil, errors.Join(err, m.putBack(j, old))
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -48,6 +48,8 @@ type job struct {
 	moving     chan struct{}
 	stopMoving context.CancelFunc
 	stuck      string
+	// unwritten: what is written down may be something else than record.
+	unwritten bool
 	// torState is the Manager's.
 	torState string
 	// idle is since when nobody waits or takes part; meaningless while somebody does.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -132,17 +133,18 @@ func (m *Manager) pathsTo(j *job, address netip.Addr) (map[string]Path, error) {
 		}
 	}
 	m.mu.Unlock()
+	var mu sync.Mutex
 	paths := map[string]Path{}
-	for _, r := range nodes {
+	return paths, each(nodes, func(r remote) error {
 		path, err := m.path(r, address)
-		if err != nil && !errors.Is(err, ErrNodeAway) {
-			return nil, err
+		if errors.Is(err, ErrNodeAway) {
+			return nil
 		}
-		if err == nil {
-			paths[r.Name] = path
-		}
-	}
-	return paths, nil
+		mu.Lock()
+		defer mu.Unlock()
+		paths[r.Name] = path
+		return err
+	})
 }
 
 // path is how a node reaches an address.
@@ -460,7 +462,7 @@ func (m *Manager) writeLeft(ctx context.Context, j *job) error {
 	if !changed {
 		return nil
 	}
-	if err := m.store.Put(record); err != nil {
+	if err := m.put(j, &record); err != nil {
 		return err
 	}
 	m.mu.Lock()

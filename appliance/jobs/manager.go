@@ -37,9 +37,8 @@ type Manager struct {
 	limits   pipeline.Limits // of the ToR, as far as they were ever known
 	nodes    map[string]*node
 	drained  []string // nodes that an operator wants nothing homed at, also such as are not known
-	moves    uint64
-	starting int    // nodes that are looked at for the first time: until then nothing moves
-	torState string // what is to be said of a ToR that is not as it should be
+	starting int      // nodes that are looked at for the first time: until then nothing moves
+	torState string   // what is to be said of a ToR that is not as it should be
 	watchers map[*watcher]bool
 }
 
@@ -274,6 +273,7 @@ func (m *Manager) Run(ctx context.Context) error {
 		case <-ticker.C:
 			m.sweep(ctx)
 			m.revisit()
+			m.rewrite(ctx)
 		case <-elapsing.C:
 			m.elapse()
 		}

@@ -105,14 +105,15 @@ func (m *Manager) moved(ctx context.Context, j *job, err error) (again bool) {
 	}
 	m.changed(j)
 	m.form(j)
+	m.vacated()
 	return false
 }
 
 // move is one attempt. The work of the job is held.
 func (m *Manager) move(ctx context.Context, j *job, excluded map[string]error) error {
 	m.mu.Lock()
-	old := j.record
-	if j.deleted || m.displaced(j) == "" {
+	old, why := j.record, m.displaced(j)
+	if j.deleted || why == "" {
 		m.mu.Unlock()
 		return nil
 	}
@@ -143,11 +144,11 @@ func (m *Manager) move(ctx context.Context, j *job, excluded map[string]error) e
 		m.takeBack(old, record, fresh)
 		return err
 	}
-	if err := m.store.Put(*record); err != nil {
+	if err := m.put(j, record); err != nil {
 		m.takeBack(old, record, fresh)
 		return notStored(j, err)
 	}
-	m.goOn(j, old, record, m.addAll(record, staying))
+	m.goOn(j, old, record, m.addAll(record, staying), why)
 	return nil
 }
 
@@ -155,7 +156,7 @@ func (m *Manager) move(ctx context.Context, j *job, excluded map[string]error) e
 func (m *Manager) reassign(j *job, old *store.Job, spots []spot) error {
 	record := *old
 	record.Allocation.Places = places(spots)
-	if err := m.store.Put(record); err != nil {
+	if err := m.put(j, &record); err != nil {
 		return notStored(j, err)
 	}
 	m.mu.Lock()
@@ -263,13 +264,12 @@ func (m *Manager) takeBack(old, record *store.Job, fresh []spot) {
 }
 
 // goOn has a new generation take the place of the one before, and tells the workers.
-func (m *Manager) goOn(j *job, old, record *store.Job, failed map[string]error) {
+func (m *Manager) goOn(j *job, old, record *store.Job, failed map[string]error, why string) {
 	if m.config.Switch != nil && old.Running.Through && !record.Running.Through {
 		m.config.Switch.RemoveJob(record.Allocation.ID)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	why := m.displaced(j)
 	m.settleAt(j, record)
 	for name, err := range failed {
 		j.gap(name, fmt.Sprintf("the aggregator of node %s did not take generation %d: %v", name, record.Generation, err))
@@ -279,7 +279,6 @@ func (m *Manager) goOn(j *job, old, record *store.Job, failed map[string]error) 
 			c.begin(parameters(record, uint32(rank)))
 		}
 	}
-	m.moves++
 	m.changed(j)
 	way := ""
 	if record.Running.Reason != "" {
@@ -321,13 +320,6 @@ func (m *Manager) waysFrom(r remote, old *store.Job) (home netip.Addr, ways []st
 		ways = append(ways, store.Way{MAC: path.MAC, Ifindex: path.Ifindex})
 	}
 	return found[0].Home, ways, nil
-}
-
-// Moves is how many generations went on as a new one since this Manager was made.
-func (m *Manager) Moves() uint64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.moves
 }
 
 // homesOf are the nodes of the running generation, by shard.

@@ -25,14 +25,19 @@ type node struct {
 	there, clean, drained bool
 	// suspected: it was lost because it did not answer, so it is looked at now and then, whether or not somebody says that it is back.
 	suspected bool
+	// back: it was lost since it was ready last.
+	back bool
 	// first: it is one of those that were there from the beginning, and is looked at for the first time.
 	first bool
-	// reconciling: its aggregator is being compared with what should be in it; again: and once more after that.
-	reconciling, again bool
-	// epoch counts the times that it was set or lost. ctx ends when it is lost.
-	epoch  int
-	ctx    context.Context
-	cancel context.CancelFunc
+	// reconciling: its aggregator is being compared with what should be in it; again: and once more after that; stale: and not used before.
+	reconciling, again, stale bool
+	// compared is when that was done last, and vacant that nothing is left of it to drain.
+	compared time.Time
+	vacant   bool
+	// epoch counts the times that it was set or lost, losses those that it was lost. ctx ends when it is lost.
+	epoch, losses int
+	ctx           context.Context
+	cancel        context.CancelFunc
 	// reason is why it is not ready, and since when it is or is not.
 	reason string
 	since  time.Time
@@ -57,9 +62,9 @@ func (n *node) trouble() string {
 // remote is a node as it was when something was begun with it.
 type remote struct {
 	Node
-	of    *node
-	epoch int
-	ctx   context.Context
+	of            *node
+	epoch, losses int
+	ctx           context.Context
 }
 
 // reach is a node to ask something of; false: it is not known, or lost. The lock is held.
@@ -71,7 +76,17 @@ func (m *Manager) reach(name string) (remote, bool) {
 	return n.remote(), true
 }
 
-func (n *node) remote() remote { return remote{n.Node, n, n.epoch, n.ctx} }
+// reachOrSkip is reach, to take something out there. A node that is lost keeps it: it is looked at before it is given anything, and looked at again if that is under way.
+// The lock is held.
+func (m *Manager) reachOrSkip(name string) (remote, bool) {
+	r, ok := m.reach(name)
+	if n := m.nodes[name]; !ok && n != nil {
+		n.stale = n.reconciling
+	}
+	return r, ok
+}
+
+func (n *node) remote() remote { return remote{n.Node, n, n.epoch, n.losses, n.ctx} }
 
 // ask calls a node. One that does not answer is lost.
 func (m *Manager) ask(r remote, what string, call func(ctx context.Context) error) error {
@@ -152,9 +167,10 @@ func (m *Manager) lose(n *node, reason string, suspected bool) {
 		return
 	}
 	n.epoch++
+	n.losses++
 	n.cancel()
 	n.ctx, n.cancel = context.WithCancel(m.ctx)
-	n.there, n.clean, n.suspected, n.reason, n.since = false, false, suspected, reason, m.config.Now()
+	n.there, n.clean, n.back, n.suspected, n.reason, n.since = false, false, true, suspected, reason, m.config.Now()
 	m.nodeEvent(levelError, "node-lost", n, "node %s is lost: %s", n.Name, reason)
 	m.kick()
 }
@@ -206,12 +222,17 @@ func (m *Manager) distrust(n *node, reason string) {
 	m.startReconcile(n)
 }
 
-// revisit looks at the nodes that were lost because they did not answer, and at those that could not be compared.
+// compareInterval is how often a node is looked at with which nothing seems to be wrong: a call that was given up may have been heard late, and an aggregator may have
+// been loaded anew.
+const compareInterval = 10 * time.Second
+
+// revisit looks at the nodes that were lost because they did not answer, at those that could not be compared, and now and then at all.
 func (m *Manager) revisit() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, n := range m.nodes {
-		if !n.there && n.suspected || n.there && !n.clean {
+		due := !n.clean || m.config.Now().Sub(n.compared) >= compareInterval
+		if !n.reconciling && (n.there || n.suspected) && due {
 			m.startReconcile(n)
 		}
 	}

@@ -117,8 +117,10 @@ type torStub struct {
 	mu     sync.Mutex
 	jobs   map[uint16]pipeline.Job
 	limits pipeline.Limits
-	hosts  int           // how many workers it knows
-	hold   chan struct{} // Await waits for it to be closed; nil: it does not wait
+	hosts  int // how many workers it knows
+	// strange is a home that it does not know.
+	strange netip.Addr
+	hold    chan struct{} // Await waits for it to be closed; nil: it does not wait
 }
 
 func (s *torStub) SetJob(job pipeline.Job) {
@@ -163,8 +165,13 @@ func (s *torStub) Limits() (pipeline.Limits, bool) {
 func (s *torStub) Host(addr netip.Addr) (pipeline.Host, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if addr == homeAddr {
-		return pipeline.Host{Addr: addr, MAC: pipeline.MAC(homeMAC), Port: 100}, true
+	if addr == s.strange {
+		return pipeline.Host{}, false
+	}
+	for i := range nodeNames {
+		if addr == homeOf(i) {
+			return pipeline.Host{Addr: addr, MAC: pipeline.MAC(homeMAC), Port: uint16(100 + i)}, true
+		}
 	}
 	for rank := range s.hosts {
 		if addr == workerAddr(rank) {

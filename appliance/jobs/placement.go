@@ -167,10 +167,10 @@ func (m *Manager) trim(j *job) {
 		if _, ok := j.record.Allocation.Place(place.Node); ok {
 			continue
 		}
-		if r, ok := m.reach(place.Node); ok {
+		if r, ok := m.reachOrSkip(place.Node); ok {
 			extra = append(extra, r)
 		} else {
-			m.ledger.Give(j.id, place.Node) // when it is back it is looked at before it is given anything
+			m.ledger.Give(j.id, place.Node)
 		}
 	}
 	m.mu.Unlock()

@@ -30,30 +30,32 @@ func (m *Manager) startReconcile(n *node) {
 // reconcile compares once, and reports whether it must be done again.
 func (m *Manager) reconcile(n *node) (again bool) {
 	m.mu.Lock()
-	n.again = false
+	n.again, n.stale = false, false
 	r, clean := n.remote(), n.there && n.clean
 	m.mu.Unlock()
 	err := m.compare(r, clean)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if n.again && !m.closed {
+	n.compared = m.config.Now()
+	if !m.closed && n.stale {
 		return true
 	}
-	n.reconciling = false
+	again = n.again && !m.closed
+	n.reconciling = again
 	if n.first {
 		n.first = false
 		m.starting--
 	}
 	switch {
-	case m.closed || n.epoch != r.epoch: // it was lost meanwhile
+	case m.closed || n.losses != r.losses: // it was lost meanwhile
 	case err == nil:
 		m.ready(n)
-	case n.there && !errors.Is(err, ErrNodeAway):
+	case n.there && !errors.Is(err, ErrNodeAway) && n.reason != err.Error():
 		n.clean, n.reason, n.since = false, err.Error(), m.config.Now()
 		m.nodeEvent(levelError, "node-doubtful", n, "node %s is given nothing: %v", n.Name, err)
 	}
 	m.kick()
-	return false
+	return again
 }
 
 // ready has a node be given jobs. The lock is held.
@@ -61,12 +63,12 @@ func (m *Manager) ready(n *node) {
 	if n.there && n.clean {
 		return
 	}
-	if !n.there {
-		m.nodeEvent(levelInfo, "node-back", n, "node %s answers again", n.Name)
+	if n.back {
+		m.nodeEvent(levelInfo, "node-back", n, "node %s is back", n.Name)
 	} else {
-		m.nodeEvent(levelInfo, "node-ready", n, "node %s is as it should be, and may be given jobs", n.Name)
+		m.nodeEvent(levelInfo, "node-ready", n, "node %s is as it should be", n.Name)
 	}
-	n.there, n.clean, n.suspected, n.reason, n.since = true, true, false, "", m.config.Now()
+	n.there, n.clean, n.suspected, n.back, n.reason, n.since = true, true, false, false, "", m.config.Now()
 }
 
 // lookRound begins to look at the nodes that are there from the beginning, but for the one that this runs on, which was seen to. The lock is held.
@@ -85,25 +87,21 @@ func (m *Manager) lookRound() {
 	m.kick()
 }
 
-// compare takes out of a node's aggregator what should not be there, and finds out what should be and is not. Nothing is placed at the node until that is
-// done, unless it is as it should be already: so a job that is not known cannot become known meanwhile.
+// compare takes out of a node's aggregator what should not be there, and finds out what should be and is not. What is of a job that is known is looked at again while nobody
+// else changes the job. What nobody knows is taken out while nothing is placed at the node, so that it cannot be known meanwhile.
 func (m *Manager) compare(r remote, clean bool) error {
-	there, err := m.list(r)
-	if err != nil {
-		return err
+	strangers, doubtful, err := m.inspect(r)
+	if err == nil && clean && len(strangers) > 0 {
+		strangers, doubtful, err = m.inspect(r) // it may have been of a job that was being deleted
 	}
-	strangers, doubtful := m.suspicious(r.Name, there)
-	if len(strangers) == 0 && len(doubtful) == 0 {
-		return nil
-	}
-	if clean {
+	if err == nil && clean && len(strangers) > 0 {
 		m.mu.Lock()
 		r.of.clean, r.of.reason, r.of.since = false, "", m.config.Now()
 		m.mu.Unlock()
-		if there, err = m.list(r); err != nil {
-			return err
-		}
-		strangers, doubtful = m.suspicious(r.Name, there)
+		strangers, doubtful, err = m.inspect(r)
+	}
+	if err != nil {
+		return err
 	}
 	for _, job := range strangers {
 		if err := m.evict(r, job); err != nil {
@@ -134,8 +132,12 @@ func (m *Manager) list(r remote) (there map[uint16]xdp.Job, err error) {
 	return there, nil
 }
 
-// suspicious are those that are there and that nobody knows, and the jobs that are not there as they should be.
-func (m *Manager) suspicious(node string, there map[uint16]xdp.Job) (strangers []xdp.Job, doubtful []*job) {
+// inspect finds those that are there and that nobody knows, and the jobs that are not there as they should be.
+func (m *Manager) inspect(r remote) (strangers []xdp.Job, doubtful []*job, err error) {
+	there, err := m.list(r)
+	if err != nil {
+		return nil, nil, err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, job := range there {
@@ -145,11 +147,11 @@ func (m *Manager) suspicious(node string, there map[uint16]xdp.Job) (strangers [
 	}
 	for _, j := range m.jobs {
 		is, ok := there[j.id]
-		if right := ok && j.isInstalled(node, &is); right != j.homedAt(node) || ok && !right {
+		if right := ok && j.isInstalled(r.Name, &is); right != j.homedAt(r.Name) || ok && !right {
 			doubtful = append(doubtful, j)
 		}
 	}
-	return strangers, doubtful
+	return strangers, doubtful, nil
 }
 
 // homedAt reports whether the running generation has a home at a node.

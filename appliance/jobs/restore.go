@@ -47,7 +47,7 @@ func (m *Manager) restore() error {
 	if err != nil {
 		return err
 	}
-	m.self().clean = true
+	m.self().clean, m.self().compared = true, now
 	var absent []*job
 	for _, j := range m.sorted() {
 		if j.homedAt(m.config.Self) && !installed[j.id] {

@@ -155,16 +155,6 @@ func (l *Ledger) Places(id uint16) []Place {
 	return append([]Place(nil), a.Places...)
 }
 
-// Jobs are the ids of those that have a place at a node.
-func (l *Ledger) Jobs(node string) (ids []uint16) {
-	for id, a := range l.held {
-		if _, ok := a.Place(node); ok {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
 // Fits reports whether a job that is there already has a place at a node, or could be given one.
 func (l *Ledger) Fits(id uint16, node string) bool {
 	m, a := l.nodes[node], l.held[id]

@@ -684,7 +684,7 @@ type Job struct {
 	Spec *JobSpec `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
 	// The number that its packets carry.
 	Id uint32 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
-	// Counts the times that all ranks joined, from 1; 0: never yet. Packets carry it modulo 256.
+	// Counts the times that all ranks joined, from 1, and those that a generation went on as a new one; 0: never yet. Packets carry it modulo 256.
 	Generation uint32   `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
 	State      JobState `protobuf:"varint,4,opt,name=state,proto3,enum=spillway.v1.JobState" json:"state,omitempty"`
 	// Of the running generation.
