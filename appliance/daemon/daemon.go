@@ -220,6 +220,9 @@ func (d *daemon) observe(begun time.Time) {
 		Name: d.config.NodeName(), Version: d.options.Version, Started: begun, Plane: d.plane, Jobs: d.seat, Pin: d.config.Aggregator.Pin,
 		Warnings: d.warnings.list, Log: d.log,
 	}
+	if d.config.Cluster != nil {
+		d.observing.Cluster = d.seat.standing
+	}
 	for _, h := range d.interfaces.list() {
 		d.observing.Interfaces = append(d.observing.Interfaces, observe.Interface{Name: h.name, Address: h.address.String()})
 	}

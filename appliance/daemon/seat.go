@@ -2,12 +2,14 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
 	v1 "spillway/appliance/api/spillway/v1"
+	"spillway/appliance/doctor"
 	"spillway/appliance/metrics"
 	"spillway/appliance/observe"
 	"spillway/appliance/refusal"
@@ -243,7 +245,46 @@ func (v view) Switch(ctx context.Context, slots bool) (*v1.GetSwitchResponse, er
 	return v.observer().Switch(ctx, slots)
 }
 
-// Diagnose looks for reasons why nothing moves.
+// Diagnose looks for reasons why nothing moves. While another appliance leads, what it finds of jobs and of the ToR is added to what is found here.
 func (v view) Diagnose(ctx context.Context, job string) (*v1.DiagnoseResponse, error) {
-	return v.observer().Diagnose(ctx, job)
+	if r := v.now.Load(); r != nil {
+		return r.observer.Diagnose(ctx, job)
+	}
+	found, err := v.daemon.local.Diagnose(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	conn := v.daemon.cluster.LeaderConn()
+	if conn == nil {
+		return found, nil // it says that nobody leads
+	}
+	of, err := v1.NewNodeServiceClient(conn).Diagnose(ctx, &v1.DiagnoseRequest{Job: job})
+	if refused := refusal.Of(err); refused != nil && refused.Reason != "" {
+		return nil, refused
+	}
+	if err != nil {
+		found.Findings = append(found.Findings, &v1.Finding{
+			Check: "cluster", Level: v1.FindingLevel_FINDING_LEVEL_WARNING, Text: fmt.Sprintf("the leader does not say how its jobs are: %v", err), Remedy: "ask again: when it is gone, another is elected",
+		})
+		return found, nil
+	}
+	for _, f := range of.GetFindings() {
+		if f.GetJob() != "" || f.GetCheck() == "switch" || f.GetCheck() == "cluster" && f.GetLevel() > v1.FindingLevel_FINDING_LEVEL_OK {
+			found.Findings = append(found.Findings, f)
+		}
+	}
+	return found, nil
+}
+
+// standing is how the appliance stands with the others.
+func (s *seat) standing() *doctor.Cluster {
+	status := s.daemon.cluster.Status()
+	c := &doctor.Cluster{
+		Name: s.daemon.config.Cluster.Name, Leader: status.Leader.Name, Leads: status.Leads, Since: status.Leader.Since, Trouble: status.Trouble,
+		Versions: status.Versions, Write: status.Write,
+	}
+	if r := s.now.Load(); r != nil {
+		c.Nodes = s.nodes(r)
+	}
+	return c
 }
