@@ -294,6 +294,9 @@ func (c *Cluster) stand(ctx context.Context, client *clientv3.Client, session *c
 	if _, err = c.view.read(leading, client, c.keys); err == nil { // not what was known before the election
 		err = c.lead(leading, term)
 	}
+	if ctx.Err() != nil {
+		return err // the lease is revoked, and the part in the election with it
+	}
 	resigning, resigned := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer resigned()
 	if resign := election.Resign(resigning); resign != nil {

@@ -276,7 +276,7 @@ func (d *daemon) serve(ending context.Context, end context.CancelCauseFunc, relo
 		})
 	}
 	if d.cluster != nil {
-		run(&parts, running, "cluster", d.cluster.Run)
+		run(&parts, ending, "cluster", d.cluster.Run) // at once, so that another takes over while calls end here
 	} else {
 		run(&parts, running, "jobs", d.seat.now.Load().run)
 	}

@@ -87,7 +87,32 @@ func (e *Etcd) Close() error {
 		err = nil
 	}
 	if e.server != nil {
-		e.server.Close()
+		e.end()
 	}
 	return err
+}
+
+// endPatience is how long the member may take to hand its part over, and then to let go of clients that do not hang up. What it acknowledged is on the disk.
+const endPatience = time.Second
+
+// end ends the member. Where the others are gone already, etcd would wait for them for longer than a daemon has to end.
+func (e *Etcd) end() {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		e.server.Close()
+	}()
+	patience := time.NewTimer(endPatience)
+	defer patience.Stop()
+	select {
+	case <-ended:
+		return
+	case <-patience.C:
+	}
+	e.server.Server.HardStop()
+	patience.Reset(endPatience)
+	select {
+	case <-ended:
+	case <-patience.C: // the connections end with the process
+	}
 }
