@@ -110,6 +110,18 @@ func (c *Cluster) Run(ctx context.Context) error {
 			return nil
 		}
 	})
+	ended := make(chan struct{})
+	go func() { // ends soon after the parts
+		<-ctx.Done()
+		patience := time.NewTimer(attemptTimeout)
+		defer patience.Stop()
+		select {
+		case <-ended:
+		case <-patience.C: // the election's own way out waits for etcd without a bound
+			_ = way.HangUp() // which Close says
+		}
+	}()
+	defer close(ended)
 	parts.Go(func() error { return c.retry(ctx, func() error { return c.view.follow(ctx, way.Client, c.keys) }) })
 	parts.Go(func() error { return c.guard(ctx, way.Client) })
 	parts.Go(func() error { return c.retry(ctx, func() error { return c.attend(ctx, way.Client) }) })

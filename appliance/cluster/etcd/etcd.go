@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,8 @@ type Etcd struct {
 	Client *clientv3.Client
 	server *embed.Etcd // nil: an external one
 	ending atomic.Bool
+	hang   sync.Once
+	hung   error
 }
 
 // How soon a client notices that an endpoint of an external etcd is gone, and takes another. etcd does not like to be asked more often.
@@ -82,14 +85,21 @@ func (e *Etcd) Member() (name string, leads bool) {
 // Close ends the client, and the member in order: it hands its part over to another first.
 func (e *Etcd) Close() error {
 	e.ending.Store(true)
-	err := e.Client.Close()
-	if errors.Is(err, context.Canceled) { // it says so of its own end
-		err = nil
-	}
+	err := e.HangUp()
 	if e.server != nil {
 		e.end()
 	}
 	return err
+}
+
+// HangUp ends the client: whatever still waits for an answer of etcd gets none.
+func (e *Etcd) HangUp() error {
+	e.hang.Do(func() {
+		if e.hung = e.Client.Close(); errors.Is(e.hung, context.Canceled) { // it says so of its own end
+			e.hung = nil
+		}
+	})
+	return e.hung
 }
 
 // endPatience is how long the member may take to hand its part over, and then to let go of clients that do not hang up. What it acknowledged is on the disk.
