@@ -35,12 +35,14 @@ ARM64_TESTS := ./worker/fixedpoint ./wire ./worker/engine
 # What Spillway is compared with (spill-load compare, make bench), and the browser that its page is tested in.
 COMPARE_PACKAGES := python3-torch python3-numpy openmpi-bin python3-mpi4py
 BROWSER_PACKAGES := chromium
+# The external etcd that appliances of a cluster are tested with; the one that runs in the daemon needs no package.
+ETCD_PACKAGES := etcd-server
 GENERATE_PACKAGES := clang-$(CLANG_VERSION) llvm-$(CLANG_VERSION) libbpf-dev linux-libc-dev
 
 SEEDS ?= 2800
 FIRST ?= 1
 
-.PHONY: help build lib wheel deb test test-arm64 test-systemd test-bmv2 demo sim bench generate p4 lint clean need-go need-root generate-deps systemd-deps lib-deps python-deps compare-deps browser-deps cross-deps
+.PHONY: help build lib wheel deb test test-arm64 test-systemd test-bmv2 demo sim bench generate p4 lint clean need-go need-root generate-deps systemd-deps lib-deps python-deps compare-deps browser-deps cross-deps etcd-deps
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 15
@@ -66,7 +68,7 @@ deb: need-go lib-deps cross-deps ## Debian packages of the appliance and the lib
 	go run ./appliance/packaging/makedeb -out dist
 	@if [[ -n "$(SUDO_USER)" ]]; then chown -R "$(SUDO_USER):" dist; fi
 
-test: need-go need-root systemd-deps lib-deps python-deps compare-deps browser-deps cross-deps ## the whole test suite (root: it loads BPF programs and makes network namespaces)
+test: need-go need-root systemd-deps lib-deps python-deps compare-deps browser-deps cross-deps etcd-deps ## the whole test suite (root: it loads BPF programs and makes network namespaces)
 	go build -buildvcs=false ./...
 	@$(MAKE) --no-print-directory test-arm64
 	go run ./loadtest/testsummary -count=1 -p=1 -timeout=9m ./...
@@ -133,6 +135,9 @@ lib-deps:
 
 cross-deps:
 	$(call install,$(CROSS_PACKAGES),docs/c-api.md)
+
+etcd-deps:
+	$(call install,$(ETCD_PACKAGES),docs/packaging.md)
 
 python-deps:
 	$(call install,$(PYTHON_PACKAGES),docs/pytorch.md)

@@ -40,6 +40,7 @@ type runOptions struct {
 	torReboots               int
 	torRebootEvery           time.Duration
 	daemonRestarts           int
+	appliances               int
 	daemonRestartEvery       time.Duration
 	jobs                     jobsFlag
 	dtype                    string
@@ -134,6 +135,7 @@ each worker's port, each way. SIGINT and SIGTERM stop all in order; the exit cod
 			&cli.StringFlag{Name: "preempt", Value: switchOn, Usage: "`on` or off: whether in shared memory a more urgent chunk takes a slot", Destination: &o.preempt},
 			&cli.IntFlag{Name: "tor-reboots", Usage: "how often the ToR is killed and started again while all-reducing", Destination: &o.torReboots},
 			&cli.DurationFlag{Name: "tor-reboot-every", Value: 300 * time.Millisecond, Usage: "time between those", Destination: &o.torRebootEvery},
+			&cli.IntFlag{Name: "appliances", Value: 1, Usage: "aggregators with a daemon each, up to 8; several are a cluster", Destination: &o.appliances},
 			&cli.IntFlag{Name: "daemon-restarts", Usage: "how often the aggregator's daemon is killed and started again while all-reducing", Destination: &o.daemonRestarts},
 			&cli.DurationFlag{Name: "daemon-restart-every", Value: 300 * time.Millisecond, Usage: "time between those", Destination: &o.daemonRestartEvery},
 			&cli.GenericFlag{Name: "jobs", Value: &o.jobs, Usage: "`JOBS` at once: how many, or one's description, again for each"},
@@ -164,6 +166,7 @@ func (o *runOptions) validate() error {
 		{"iterations", o.iterations, 1, maxIterations},
 		{"warmup", o.warmup, 0, maxIterations},
 		{"tor-reboots", o.torReboots, 0, 1000},
+		{"appliances", o.appliances, 1, rack.MaxAppliances},
 		{"daemon-restarts", o.daemonRestarts, 0, 1000},
 	} {
 		if limit.value < limit.least || limit.value > limit.most {
@@ -224,15 +227,16 @@ func (o *runOptions) rack(s streams) rack.Config {
 		slots[class] = max(slots[class], o.ring(o.window)*uint32(len(o.tasks())))
 	}
 	return rack.Config{
-		Workers:  o.workers,
-		Elements: o.elements,
-		Rate:     uint64(o.rate),
-		HomeRate: uint64(o.homeRate),
-		Slots:    slots,
-		Faults:   o.faults(),
-		Tor:      o.torConfig(s),
-		Rings:    o.transport == string(worker.TransportAFXDP),
-		Daemon:   daemonProcess(s),
+		Workers:    o.workers,
+		Appliances: o.appliances,
+		Elements:   o.elements,
+		Rate:       uint64(o.rate),
+		HomeRate:   uint64(o.homeRate),
+		Slots:      slots,
+		Faults:     o.faults(),
+		Tor:        o.torConfig(s),
+		Rings:      o.transport == string(worker.TransportAFXDP),
+		Daemon:     daemonProcess(s),
 	}
 }
 

@@ -121,7 +121,11 @@ func (a *Authority) Issue(request Request) (Pair, error) {
 		DNSNames:              request.DNS,
 		URIs:                  request.Identity.URIs(),
 	}
-	if request.Server {
+	switch {
+	case request.Identity.Node != "":
+		// Appliances call each other: each is both.
+		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	case request.Server:
 		// Not for callers too: nobody who has the appliance's certificate is an operator by it, and no worker can pose as the appliance.
 		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	}
@@ -156,6 +160,11 @@ func (r Request) check() error {
 	}
 	named := r.Identity.Operator || len(r.Identity.Jobs) > 0
 	switch {
+	case r.Identity.Node != "" && r.Server:
+		return errors.New("it is an appliance's for its cluster or the one that workers see, not both; issue two")
+	case r.Identity.Node != "" && len(r.DNS)+len(r.Addresses) == 0:
+		return errors.New("an appliance needs a DNS name or an address that the others of its cluster reach it by")
+	case r.Identity.Node != "":
 	case r.Server && named:
 		return errors.New("it is the appliance's or a caller's, not both; issue two")
 	case r.Server && len(r.DNS)+len(r.Addresses) == 0:

@@ -92,6 +92,15 @@ func removeIfThere(path string) error {
 	return nil
 }
 
+// Identity is what the certificate says that its holder may do.
+func (p Pair) Identity() (Identity, error) {
+	certificate, err := decode(p.Certificate)
+	if err != nil {
+		return Identity{}, err
+	}
+	return IdentityOf(certificate)
+}
+
 // ServerTLS is the appliance's side of mutual TLS with this pair.
 func (p Pair) ServerTLS() (*tls.Config, error) { return p.config(true) }
 

@@ -35,7 +35,9 @@ type Config struct {
 	State string `yaml:"state"`
 	// Switch is the ToR; nil: there is none.
 	Switch *Switch `yaml:"switch,omitempty"`
-	Log    Log     `yaml:"log"`
+	// Cluster is what it shares jobs with others by; nil: it stands alone.
+	Cluster *Cluster `yaml:"cluster,omitempty"`
+	Log     Log      `yaml:"log"`
 
 	source *source // where the keys stand; nil in one that was not parsed
 }

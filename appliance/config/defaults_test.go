@@ -45,7 +45,7 @@ func TestShipped(t *testing.T) {
 	}
 	// Equal is not enough: a key that is not shown has its default too.
 	for _, path := range leavesOf(reflect.TypeFor[Config](), "") {
-		if _, ok := got.source.lines[path]; !ok && !strings.HasPrefix(path, "switch.") && !strings.HasPrefix(path, "api.tls") && !strings.HasPrefix(path, "interfaces") {
+		if _, ok := got.source.lines[path]; !ok && !strings.HasPrefix(path, "switch.") && !strings.HasPrefix(path, "cluster.") && !strings.HasPrefix(path, "api.tls") && !strings.HasPrefix(path, "interfaces") {
 			t.Errorf("%s is not shown", path)
 		}
 	}
@@ -75,14 +75,14 @@ func TestShippedExamples(t *testing.T) {
 		}
 		return out.String()
 	}
-	whole := strings.Join([]string{example("interfaces"), example("switch"), "api:\n  listen: 10.0.0.1:9690\n", example("tls")}, "")
+	whole := strings.Join([]string{example("interfaces"), example("switch"), "name: rack7-a\n", example("cluster"), "api:\n  listen: 10.0.0.1:9690\n", example("tls")}, "")
 	got, err := Parse("examples", []byte(whole))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, whole)
 	}
 	for _, path := range leavesOf(reflect.TypeFor[Config](), "") {
 		shown := strings.ReplaceAll(path, "[]", "[0]")
-		if _, ok := got.source.lines[shown]; !ok && (strings.HasPrefix(path, "switch.") && !strings.HasPrefix(path, "switch.tls") || strings.HasPrefix(path, "api.tls") || strings.HasPrefix(path, "interfaces")) {
+		if _, ok := got.source.lines[shown]; !ok && (strings.HasPrefix(path, "switch.") && !strings.HasPrefix(path, "switch.tls") || strings.HasPrefix(path, "cluster.") && !strings.HasPrefix(path, "cluster.etcd.tls") && path != "cluster.etcd.endpoints[]" || strings.HasPrefix(path, "api.tls") || strings.HasPrefix(path, "interfaces")) {
 			t.Errorf("%s is not in an example", path)
 		}
 	}
@@ -130,6 +130,8 @@ func TestReference(t *testing.T) {
 	defaults := Default()
 	defaults.Jobs.Tor = TorNone
 	defaults.Switch = defaultSwitch()
+	defaults.Cluster = defaultCluster()
+	defaults.Cluster.Etcd.Embedded = defaultEmbedded()
 	out, err := yaml.Marshal(defaults)
 	if err != nil {
 		t.Fatal(err)

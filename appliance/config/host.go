@@ -35,6 +35,7 @@ func (c *Config) CheckHost() error {
 	if c.Switch != nil && c.Switch.TLS != nil {
 		checkTLS(f, "switch.tls", c.Switch.TLS)
 	}
+	c.checkCluster(f)
 	checkDirectory(f, "state", filepath.Dir(c.State))
 	checkDirectory(f, "api.socket", filepath.Dir(c.API.Socket))
 	if c.API.Group != "" {

@@ -30,6 +30,10 @@ func kindFor(t reflect.Type) kind {
 		return kind{"an Ethernet address", "02:00:00:00:00:01"}
 	case reflect.TypeFor[[]Interface]():
 		return kind{"a list", "[{name: eth0, address: 10.0.0.1}]"}
+	case reflect.TypeFor[[]string]():
+		return kind{"a list", `["10.1.0.10:2379"]`}
+	case reflect.TypeFor[[]EtcdMember]():
+		return kind{"a list", `[{name: rack7-a, address: "10.1.0.1:2380"}]`}
 	case reflect.TypeFor[[]Host]():
 		return kind{"a list", `[{address: 10.0.0.2, mac: "02:00:00:00:00:02", port: 2}]`}
 	}

@@ -143,7 +143,7 @@ func TestOne(t *testing.T) {
 		"interfaces: []":           `f:2: interfaces: is there twice, first in line 1; remove one`,
 		"\tstate: /x":              `f:2: not YAML: found character that cannot start any token; write "key: value", indented by spaces`,
 		"---\nstate: /x":           `f:2: there is a second document, or something else after the first; remove it`,
-		"<<: {state: /x}":          `f:2: <<: there is no such key; the keys at the top are "name", "interfaces", "aggregator", "jobs", "api", "metrics", "state", "switch" and "log"`,
+		"<<: {state: /x}":          `f:2: <<: there is no such key; the keys at the top are "name", "interfaces", "aggregator", "jobs", "api", "metrics", "state", "switch", "cluster" and "log"`,
 		"name: 'rack 7'":           `f:2: name: "rack 7" is not a name; write 1 to 64 letters, digits, '-' or '.', such as rack7-a`,
 		"API: {socket: /x}":        `f:2: API: there is no such key; did you mean "api"?`,
 		"api: {socket: /run/../x}": `f:2: api.socket: "/run/../x" is a detour; write /x`,

@@ -34,8 +34,13 @@ func (r reader) value(node *yaml.Node, v reflect.Value, path string) {
 	case v.Kind() == reflect.Pointer:
 		// Pointers are to sections that may be left out; what a section that is there has by default goes first.
 		section := reflect.New(v.Type().Elem())
-		if v.Type() == reflect.TypeFor[*Switch]() {
-			section.Elem().Set(reflect.ValueOf(*defaultSwitch()))
+		switch of := section.Interface().(type) {
+		case *Switch:
+			*of = *defaultSwitch()
+		case *Cluster:
+			*of = *defaultCluster()
+		case *EmbeddedEtcd:
+			*of = *defaultEmbedded()
 		}
 		v.Set(section)
 		r.section(node, section.Elem(), path)

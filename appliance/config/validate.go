@@ -37,6 +37,7 @@ func (c *Config) validate(f *findings) {
 	f.listen("metrics.listen", c.Metrics.Listen, "127.0.0.1:9691, or off")
 	f.path("state", c.State, "/var/lib/spillway/state.db")
 	c.validateSwitch(f)
+	c.validateCluster(f)
 	f.choice("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	f.choice("log.format", c.Log.Format, "text", "json")
 }

@@ -7,21 +7,22 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	v1 "spillway/appliance/api/spillway/v1"
+	"spillway/appliance/cluster"
+	"spillway/appliance/cluster/peer"
 	"spillway/appliance/config"
 	"spillway/appliance/events"
-	"spillway/appliance/fabric"
 	"spillway/appliance/jobs"
 	"spillway/appliance/metrics"
 	"spillway/appliance/observe"
 	"spillway/appliance/server"
 	"spillway/appliance/store"
-	"spillway/appliance/stragglers"
 	"spillway/xdp"
 )
 
@@ -46,6 +47,7 @@ var errTold = errors.New("told to end")
 
 // daemon is what a running one is made of, in the order in which it is made.
 type daemon struct {
+	changing sync.Mutex     // guards config while it is changed, and while a reign is made of it; nothing else is locked before it
 	config   *config.Config // as in force: a reload changes it
 	options  Options
 	level    *slog.LevelVar
@@ -56,9 +58,12 @@ type daemon struct {
 
 	plane      *xdp.Aggregator
 	interfaces *interfaces
-	fabric     *fabric.Fabric // nil: there is no ToR
-	jobs       *jobs.Manager
-	observer   *observe.Observer
+	observing  observe.Config // what is the same in all observers
+	local      *observe.Observer
+	seat       *seat
+	cluster    *cluster.Cluster // nil, and the next two: the appliance stands alone
+	terms      *peer.Terms
+	identity   *peer.Identity
 	server     *server.Server
 	liveness   *liveness
 	metrics    *metrics.Server // nil: off
@@ -67,6 +72,7 @@ type daemon struct {
 // Run is the daemon, until a signal comes or ctx ends, which is as good as one. The data plane stays where it is, with what it holds.
 func Run(ctx context.Context, c *config.Config, o Options) error {
 	d := &daemon{config: c, options: o, level: &slog.LevelVar{}, events: events.New(0), warnings: &warnings{}}
+	d.seat = &seat{daemon: d}
 	if err := d.level.UnmarshalText([]byte(c.Log.Level)); err != nil {
 		return fmt.Errorf("log.level: %w", err)
 	}
@@ -143,12 +149,13 @@ func (d *daemon) live(ending context.Context, end context.CancelCauseFunc, reloa
 // is left of the attempt.
 func (d *daemon) release() error {
 	var errs []error
-	if d.jobs != nil {
-		errs = append(errs, d.jobs.Close())
+	r := d.seat.now.Swap(nil)
+	if r != nil {
+		errs = append(errs, r.jobs.Close())
 	}
 	switch {
 	case d.plane == nil:
-	case d.jobs == nil && !d.plane.Adopted():
+	case r == nil && d.server == nil && !d.plane.Adopted():
 		errs = append(errs, d.plane.Close())
 	default:
 		errs = append(errs, d.plane.Release())
@@ -175,66 +182,68 @@ func (d *daemon) start(ctx context.Context, begun time.Time) error {
 	if err := d.interfaces.withdraw(); err != nil {
 		return explain(err)
 	}
-	homes := d.interfaces.list()
-	if err := d.startJobs(homes); err != nil {
-		return err
+	d.observe(begun)
+	if c.Cluster != nil {
+		err = d.joinCluster()
+	} else {
+		err = d.startAlone()
 	}
-	d.observe(homes, begun)
-	return d.startServers()
-}
-
-// startJobs makes the ToR's keeper, which does nothing yet, and brings back the jobs.
-func (d *daemon) startJobs(homes []home) error {
-	c := d.config
-	mtu, err := leastMTU(homes)
 	if err != nil {
 		return err
 	}
-	of := jobs.Config{
-		Ledger: ledgerConfig(c), Defaults: defaults(c), FirstPort: config.FirstHomePort, Ports: config.HomePorts, HomePorts: c.Aggregator.Ports,
-		Self: c.NodeName(), Alone: true, Events: d.events, Log: d.log,
-		Nodes: []jobs.Node{{Name: c.NodeName(), Aggregator: jobs.Local(d.plane), Paths: &paths{d.interfaces}, Slots: c.Aggregator.Slots.XDP(), MTU: mtu}},
-	}
-	if c.Switch != nil {
-		config, err := fabricConfig(c, homes, d.log, d.events)
-		if err != nil {
-			return err
-		}
-		if d.fabric, err = fabric.New(config); err != nil {
-			return fmt.Errorf("switch: %w", err)
-		}
-		of.Switch, of.TorAddress = d.fabric, c.Switch.Address
-	}
-	if of.Storage, err = store.Open(c.State); err != nil {
-		return err
-	}
-	d.jobs, err = jobs.New(of) // which closes the storage, also when it fails
-	return err
+	return d.startServers()
 }
 
-func (d *daemon) observe(homes []home, begun time.Time) {
-	of := observe.Config{
-		Name: d.config.NodeName(), Version: d.options.Version, Started: begun, Plane: d.plane, Jobs: d.jobs, Pin: d.config.Aggregator.Pin,
+// startAlone brings back the jobs of an appliance that stands alone.
+func (d *daemon) startAlone() error {
+	c := d.config
+	mtu, err := leastMTU(d.interfaces.list())
+	if err != nil {
+		return err
+	}
+	storage, err := store.Open(c.State)
+	if err != nil {
+		return err
+	}
+	node := jobs.Node{Name: c.NodeName(), Aggregator: jobs.Local(d.plane), Paths: &paths{d.interfaces}, Slots: c.Aggregator.Slots.XDP(), MTU: mtu}
+	r, err := d.newReign(storage, []jobs.Node{node}, true, 0, d.plane)
+	if err != nil {
+		return err
+	}
+	d.seat.now.Store(r)
+	return nil
+}
+
+// observe makes the observer of this appliance alone.
+func (d *daemon) observe(begun time.Time) {
+	d.observing = observe.Config{
+		Name: d.config.NodeName(), Version: d.options.Version, Started: begun, Plane: d.plane, Jobs: d.seat, Pin: d.config.Aggregator.Pin,
 		Warnings: d.warnings.list, Log: d.log,
 	}
-	for _, h := range homes {
-		of.Interfaces = append(of.Interfaces, observe.Interface{Name: h.name, Address: h.address.String()})
+	if d.config.Cluster != nil {
+		d.observing.Cluster = d.seat.standing
 	}
-	if d.fabric != nil {
-		of.Switch = d.fabric
+	for _, h := range d.interfaces.list() {
+		d.observing.Interfaces = append(d.observing.Interfaces, observe.Interface{Name: h.name, Address: h.address.String()})
 	}
-	d.observer = observe.New(of)
+	d.local = observe.New(d.observing)
 }
 
 // startServers opens the sockets of the API and of the metrics.
 func (d *daemon) startServers() (err error) {
-	measured := metrics.New(d.observer)
+	measured := metrics.New(d.seat)
+	d.seat.joined = measured.Timed
 	of := serverConfig(d.config)
-	of.Jobs, of.Node, of.Events, of.Log = timedJobs{d.jobs, measured.Timed(d.jobs.Join)}, d.observer, d.events, d.log
+	of.Jobs, of.Node, of.Cluster, of.Events, of.Log = d.seat, view{d.seat}, d.seat, d.events, d.log
+	if d.cluster != nil {
+		of.Peers, of.Leader = d.peers(), d.seat.leader
+	}
 	of.Calls = measured.Calls()
 	of.Leaving = func() {
-		if err := d.jobs.Close(); err != nil {
-			d.log.Error("close the jobs", "error", err)
+		if r := d.seat.now.Load(); r != nil {
+			if err := r.jobs.Close(); err != nil {
+				d.log.Error("close the jobs", "error", err)
+			}
 		}
 	}
 	if d.server, err = server.New(of); err != nil {
@@ -246,17 +255,6 @@ func (d *daemon) startServers() (err error) {
 	}
 	d.metrics, err = metrics.Listen(d.config.Metrics.Listen, measured, d.liveness.check, d.log)
 	return err
-}
-
-// timedJobs are the jobs, with the time that workers wait measured.
-type timedJobs struct {
-	*jobs.Manager
-	join metrics.Joining
-}
-
-// Join is the manager's.
-func (t timedJobs) Join(ctx context.Context, request *v1.JoinRequest, send func(*v1.JoinResponse) error) error {
-	return t.join(ctx, request, send)
 }
 
 // serve runs the parts until the end. The API goes first and the others after it, so that nothing answers for what is gone.
@@ -277,12 +275,11 @@ func (d *daemon) serve(ending context.Context, end context.CancelCauseFunc, relo
 			return err
 		})
 	}
-	if d.fabric != nil {
-		run(&parts, running, "switch", d.fabric.Run)
-		run(&parts, running, "switch", d.followSwitch)
+	if d.cluster != nil {
+		run(&parts, ending, "cluster", d.cluster.Run) // at once, so that another takes over while calls end here
+	} else {
+		run(&parts, running, "jobs", d.seat.now.Load().run)
 	}
-	run(&parts, running, "jobs", d.jobs.Run)
-	run(&parts, running, "stragglers", stragglers.New(d.plane, d.jobs, d.events, d.log).Run)
 	run(&parts, running, "interfaces", d.interfaces.watch)
 	run(&parts, ending, "status", d.followStatus)
 	if d.metrics != nil {

@@ -45,11 +45,12 @@ type interfaces struct {
 
 	mu     sync.Mutex // guards what follows; held for no call that blocks
 	homes  []home
-	looked time.Time // when watch last looked
+	moved  chan struct{} // closed when one comes up, goes down, or gets or loses its address
+	looked time.Time     // when watch last looked
 }
 
 func newInterfaces(list []config.Interface, plane *xdp.Aggregator, log *events.Log, w *warnings, logger *slog.Logger) *interfaces {
-	i := &interfaces{plane: plane, events: log, warnings: w, log: logger}
+	i := &interfaces{plane: plane, events: log, warnings: w, log: logger, moved: make(chan struct{})}
 	for _, c := range list {
 		i.homes = append(i.homes, home{name: c.Name, address: c.Address})
 	}
@@ -66,7 +67,26 @@ func (i *interfaces) list() []home {
 func (i *interfaces) set(n int, h home) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if was := i.homes[n]; was.up != h.up || was.owned != h.owned {
+		close(i.moved)
+		i.moved = make(chan struct{})
+	}
 	i.homes[n] = h
+}
+
+// health says whether workers can reach the aggregator, why not, and when that changes.
+func (i *interfaces) health() (healthy bool, reason string, changed <-chan struct{}) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, h := range i.homes {
+		switch {
+		case !h.up:
+			return false, fmt.Sprintf("its interface %s is down", h.name), i.moved
+		case !h.owned:
+			return false, fmt.Sprintf("its interface %s does not have the home's address %s", h.name, h.address), i.moved
+		}
+	}
+	return true, "", i.moved
 }
 
 func (i *interfaces) mark() {

@@ -10,6 +10,7 @@ import (
 
 	v1 "spillway/appliance/api/spillway/v1"
 	"spillway/appliance/config"
+	"spillway/appliance/fabric"
 )
 
 // followReloads reads the configuration again each time it is told to, until ctx ends.
@@ -45,6 +46,8 @@ func (d *daemon) reload() {
 
 // apply puts the parts of a configuration in force that can change, all or none of them, and says which of the others differ.
 func (d *daemon) apply(fresh *config.Config) (err error) {
+	d.changing.Lock()
+	defer d.changing.Unlock()
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(fresh.Log.Level)); err != nil {
 		return fmt.Errorf("log.level: %w", err)
@@ -57,20 +60,27 @@ func (d *daemon) apply(fresh *config.Config) (err error) {
 			}
 		}
 	}()
-	if err := d.jobs.Reconfigure(defaults(fresh), quota(fresh)); err != nil {
-		return fmt.Errorf("jobs: %w", err)
-	}
-	undo = append(undo, func() error { return d.jobs.Reconfigure(defaults(d.config), quota(d.config)) })
-	if d.fabric != nil && fresh.Switch != nil {
-		if err := d.applyHosts(fresh); err != nil {
-			return fmt.Errorf("switch.hosts: %w", err)
+	if r := d.seat.now.Load(); r != nil {
+		if err := r.jobs.Reconfigure(defaults(fresh), quota(fresh)); err != nil {
+			return fmt.Errorf("jobs: %w", err)
 		}
-		undo = append(undo, func() error { return d.applyHosts(d.config) })
+		undo = append(undo, func() error { return r.jobs.Reconfigure(defaults(d.config), quota(d.config)) })
+		if r.fabric != nil && fresh.Switch != nil {
+			if err := d.applyHosts(r.fabric, fresh); err != nil {
+				return fmt.Errorf("switch.hosts: %w", err)
+			}
+			undo = append(undo, func() error { return d.applyHosts(r.fabric, d.config) })
+		}
+	}
+	if d.identity != nil {
+		if err := d.identity.Reload(); err != nil {
+			return fmt.Errorf("cluster.tls: %w", err)
+		}
 	}
 	if err := d.server.Reload(); err != nil { // last, because it cannot be undone
 		return err
 	}
-	if d.fabric != nil && fresh.Switch != nil {
+	if d.config.Switch != nil && fresh.Switch != nil {
 		d.config.Switch.Hosts = fresh.Switch.Hosts
 	}
 	d.level.Set(level)
@@ -89,7 +99,7 @@ func (d *daemon) apply(fresh *config.Config) (err error) {
 }
 
 // applyHosts wants the hosts of a configuration in the ToR.
-func (d *daemon) applyHosts(c *config.Config) error {
+func (d *daemon) applyHosts(to *fabric.Fabric, c *config.Config) error {
 	wanted, tor := *d.config, *d.config.Switch
 	tor.Hosts = c.Switch.Hosts
 	wanted.Switch = &tor
@@ -97,7 +107,7 @@ func (d *daemon) applyHosts(c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	return d.fabric.SetHosts(list)
+	return to.SetHosts(list)
 }
 
 // differing names the keys whose values differ, by the sections of the file.

@@ -29,7 +29,7 @@ func (d *daemon) followStatus(ctx context.Context) error {
 // status is the appliance in a line.
 func (d *daemon) status() string {
 	var running, workers int
-	list := d.jobs.List()
+	list := d.seat.List()
 	for _, job := range list {
 		workers += int(job.GetPresent())
 		if job.GetState() == v1.JobState_JOB_STATE_RUNNING {
@@ -37,9 +37,12 @@ func (d *daemon) status() string {
 		}
 	}
 	parts := []string{fmt.Sprintf("%s (%d running), %s", count(len(list), "job"), running, count(workers, "worker"))}
-	if d.fabric != nil {
-		state, _ := d.fabric.State()
+	if r := d.seat.now.Load(); r != nil && r.fabric != nil {
+		state, _ := r.fabric.State()
 		parts = append(parts, "ToR "+switchWords[state])
+	}
+	if d.cluster != nil {
+		parts = append([]string{d.clusterStatus()}, parts...)
 	}
 	warnings := d.warnings.list()
 	switch len(warnings) {
@@ -64,16 +67,14 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// followSwitch tells the jobs how the ToR stands, until ctx ends.
-func (d *daemon) followSwitch(ctx context.Context) error {
-	for {
-		changed := d.fabric.Changed()
-		state, reason := d.fabric.State()
-		d.jobs.SwitchChanged(state, reason)
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil
-		}
+// clusterStatus is the appliance's part in the cluster.
+func (d *daemon) clusterStatus() string {
+	status := d.cluster.Status()
+	switch {
+	case status.Leads:
+		return fmt.Sprintf("leads %s", count(len(status.Members), "appliance"))
+	case status.Leader.Term != 0:
+		return "led by " + status.Leader.Name
 	}
+	return "without a leader"
 }

@@ -19,8 +19,8 @@ func (d *daemon) newLiveness() *liveness {
 		l.parts = append(l.parts, &part{name: name, check: check})
 	}
 	add("the manager of jobs", func(context.Context) error {
-		d.jobs.List()
-		d.jobs.Capacity()
+		d.seat.List()
+		d.seat.Capacity()
 		return nil
 	})
 	add("the data plane", func(context.Context) error {
@@ -28,9 +28,11 @@ func (d *daemon) newLiveness() *liveness {
 		return err
 	})
 	add("the watch of interfaces", func(context.Context) error { return d.interfaces.alive() })
-	if d.fabric != nil {
+	if d.config.Switch != nil {
 		add("the keeper of the ToR", func(context.Context) error {
-			d.fabric.State()
+			if r := d.seat.now.Load(); r != nil {
+				r.fabric.State()
+			}
 			return nil
 		})
 	}

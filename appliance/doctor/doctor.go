@@ -26,6 +26,7 @@ type Sources struct {
 	Slots   map[string]*v1.ListSlotsResponse // by job, without complete ones, oldest first
 	Switch  *v1.GetSwitchResponse            // nil: the configuration has no ToR
 	Host    Host
+	Cluster *Cluster // nil: the appliance stands alone
 
 	// Every counter, and what they were some time before (Between): what was dropped long ago is no reason why nothing moves now.
 	// Without Before, the counters count as they are.
@@ -47,6 +48,7 @@ func Diagnose(ctx context.Context, sources Sources) []*v1.Finding {
 	d.findings = append(d.findings, CheckHost(d.Host)...)
 	d.clock()
 	d.interfaces()
+	d.cluster()
 	d.tor()
 	d.drops("")
 	for _, job := range d.jobs() {

@@ -51,6 +51,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	c.lateness(snapshot, put, to)
 	c.levels(snapshot, put)
 	c.tor(snapshot, put)
+	c.cluster(snapshot, put)
 	put(c.set.failures, float64(len(snapshot.Failures)))
 }
 
@@ -172,6 +173,31 @@ func (c *collector) tor(s *observe.Snapshot, put putter) {
 	for _, t := range s.Switch.GetTables() {
 		put(c.set.torEntries, float64(t.GetEntries()), t.GetName())
 		put(c.set.torWanted, float64(t.GetWanted()), t.GetName())
+	}
+}
+
+func (c *collector) cluster(s *observe.Snapshot, put putter) {
+	of := s.Cluster
+	if of == nil {
+		return
+	}
+	put(c.set.leads, truth(of.Leads))
+	put(c.set.led, truth(of.Leader != ""))
+	put(c.set.attends, truth(of.Trouble == ""))
+	if of.Write > 0 {
+		put(c.set.write, of.Write.Seconds())
+	}
+	if !of.Leads {
+		return
+	}
+	byState := map[v1.NodeState]int{}
+	for _, n := range of.Nodes {
+		byState[n.GetState()]++
+	}
+	for number, name := range v1.NodeState_name {
+		if number != 0 {
+			put(c.set.nodes, float64(byState[v1.NodeState(number)]), word(name, "NODE_STATE_"))
+		}
 	}
 }
 

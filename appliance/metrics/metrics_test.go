@@ -25,6 +25,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	v1 "spillway/appliance/api/spillway/v1"
+	"spillway/appliance/doctor"
 	"spillway/appliance/observe"
 )
 
@@ -41,6 +42,9 @@ func (f *fixed) Snapshot(context.Context) *observe.Snapshot { return (*observe.S
 func state() *fixed {
 	amount := func(total, used uint64) *v1.Amount { return &v1.Amount{Total: total, Used: used} }
 	return &fixed{
+		Cluster: &doctor.Cluster{Leader: "rack-1", Leads: true, Write: 3 * time.Millisecond, Nodes: []*v1.ClusterNode{
+			{Name: "rack-1", State: v1.NodeState_NODE_STATE_READY}, {Name: "rack-2", State: v1.NodeState_NODE_STATE_LOST},
+		}},
 		Node: &v1.GetNodeResponse{
 			Name: "rack-1", Version: "1.2.3", Adopted: true, ProgramTag: "a0ec7eace52a4dbb", Switch: v1.SwitchState_SWITCH_STATE_IN_SYNC, Warnings: []string{"one"},
 			Interfaces: []*v1.Interface{{Name: "eth1", Address: "10.0.0.1", Mtu: 1500, Mode: "native", Up: true}, {Name: "eth2", Address: "10.0.1.1"}},

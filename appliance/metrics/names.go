@@ -26,6 +26,7 @@ type set struct {
 	torSlots, torSlotsUsed, torState, torSessions, torPushes, torRepairs   *metric
 	torChecked, torEntries, torWanted                                      *metric
 	interfaceUp, interfaceInfo                                             *metric
+	leads, led, attends, nodes, write                                      *metric
 	all                                                                    []*metric // in the order of the documentation
 }
 
@@ -82,6 +83,12 @@ func newSet() *set {
 
 	s.interfaceUp = add("interface_up", gauge, "Whether packets can go over an interface of the aggregator.", "interface")
 	s.interfaceInfo = add("interface_info", gauge, "1; the labels say how the aggregator is on the interface.", "interface", "address", "mode")
+
+	s.leads = add("cluster_leads", gauge, "1 if this appliance leads its cluster; missing, as all that follow, where an appliance stands alone.")
+	s.led = add("cluster_has_leader", gauge, "1 if this appliance knows of one that leads.")
+	s.attends = add("cluster_attends", gauge, "1 if this appliance has a part in its cluster; 0 where it does not reach etcd, or etcd has no quorum.")
+	s.nodes = add("cluster_nodes", gauge, "Appliances, by state: ready, lost, draining, drained; from the one that leads.", "state")
+	s.write = add("cluster_write_seconds", gauge, "How long the last write to etcd took; from an appliance that has led.")
 	return s
 }
 

@@ -59,6 +59,9 @@ func (o *Observer) Diagnose(ctx context.Context, name string) (*v1.DiagnoseRespo
 		sources.Switch, err = o.Switch(ctx, false)
 		failed(err)
 	}
+	if o.config.Cluster != nil {
+		sources.Cluster = o.config.Cluster()
+	}
 	var names []string
 	for _, i := range o.config.Interfaces {
 		names = append(names, i.Name)

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	v1 "spillway/appliance/api/spillway/v1"
+	"spillway/appliance/doctor"
 	"spillway/appliance/fabric"
 	"spillway/appliance/refusal"
 	"spillway/xdp"
@@ -61,7 +62,9 @@ type Config struct {
 	Pin string
 	// Warnings are what the daemon itself finds wrong right now; nil: nothing.
 	Warnings func() []string
-	Log      *slog.Logger
+	// Cluster is how the appliance stands with others; nil: it stands alone.
+	Cluster func() *doctor.Cluster
+	Log     *slog.Logger
 }
 
 // Observer answers what the API, the metrics and the doctor ask.

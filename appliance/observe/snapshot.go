@@ -5,6 +5,7 @@ import (
 	"time"
 
 	v1 "spillway/appliance/api/spillway/v1"
+	"spillway/appliance/doctor"
 )
 
 // Snapshot is all of the appliance at about one moment, for metrics.
@@ -17,6 +18,7 @@ type Snapshot struct {
 	Levels   []*v1.Level
 	Counters []*v1.Counter
 	Switch   *v1.GetSwitchResponse // nil: there is no ToR, or it cannot be read
+	Cluster  *doctor.Cluster       // nil: the appliance stands alone
 	// Failures are what could not be read. The rest is there.
 	Failures []error
 }
@@ -46,6 +48,9 @@ func (o *Observer) Snapshot(ctx context.Context) *Snapshot {
 	if counts, err := o.count(ctx, s.Jobs, true); !failed(err) {
 		failed(counts.torError)
 		s.Counters, s.Levels = counts.list(), counts.levels(s.Jobs)
+	}
+	if o.config.Cluster != nil {
+		s.Cluster = o.config.Cluster()
 	}
 	if o.config.Switch != nil {
 		s.Switch, err = o.Switch(ctx, false)

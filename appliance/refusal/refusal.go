@@ -43,6 +43,7 @@ const (
 	Storage         Reason = "STORAGE"            // the state could not be written
 	Resized         Reason = "RESIZED"            // an elastic job went on with other workers: join again, for any rank
 	NotLeader       Reason = "NOT_LEADER"         // another appliance leads: "leader" in the metadata is its address, if it is known
+	OldTerm         Reason = "OLD_TERM"           // an order of an appliance that leads no more
 	ShuttingDown    Reason = "SHUTTING_DOWN"      // the daemon is going away; call again
 	NoSuchNode      Reason = "NO_SUCH_NODE"       // no appliance of the cluster has the name
 	NodeAway        Reason = "NODE_AWAY"          // the appliance does not answer

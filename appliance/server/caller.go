@@ -22,9 +22,12 @@ const (
 	overSocket way = iota
 	overTLS
 	overPlainTCP
+	overPeers
 )
 
-func (w way) String() string { return [...]string{"unix socket", "TLS", "plain TCP"}[w] }
+func (w way) String() string {
+	return [...]string{"unix socket", "TLS", "plain TCP", "TLS among appliances"}[w]
+}
 
 // caller is who is at the other end of a connection. It is made once, in the handshake, and gRPC carries it as the connection's AuthInfo.
 type caller struct {
@@ -52,7 +55,7 @@ func (c *caller) AuthType() string { return c.way.String() }
 // who names the caller in texts.
 func (c *caller) who() string {
 	switch c.way {
-	case overTLS:
+	case overTLS, overPeers:
 		return fmt.Sprintf("the certificate %q of %s says %s", c.certificates[0].Subject.CommonName, c.address, c.identity)
 	case overPlainTCP:
 		return fmt.Sprintf("%s calls over plain TCP, without a certificate", c.address)
@@ -62,11 +65,14 @@ func (c *caller) who() string {
 
 // crowd is what calls at once are counted by: a user, a peer without a certificate, or all who have the same rights.
 func (c *caller) crowd() string {
-	if c.way == overTLS {
+	if c.secured() {
 		return c.identity.String()
 	}
 	return c.account
 }
+
+// secured says whether the caller has a certificate.
+func (c *caller) secured() bool { return c.way == overTLS || c.way == overPeers }
 
 // operator says whether the caller may do everything.
 func (c *caller) operator() bool {
@@ -76,7 +82,7 @@ func (c *caller) operator() bool {
 // current says whether the certificate is still good: a connection outlives neither the certificate's time nor the authorities that
 // vouch for it, but calls that are there already go on.
 func (c *caller) current(trust *trust, now time.Time) *refusal.Error {
-	if c.way != overTLS {
+	if !c.secured() {
 		return nil
 	}
 	if c.mistake != nil {

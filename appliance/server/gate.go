@@ -29,6 +29,9 @@ type gate struct {
 	limits Limits
 	socket string
 	trust  *atomic.Pointer[trust]
+	// peers is the trust of the other appliances' door, and leader says who leads the cluster; nil: this appliance stands alone.
+	peers  *atomic.Pointer[trust]
+	leader func() (*grpc.ClientConn, error)
 	rates  *rates
 	log    *slog.Logger
 	// lines bounds what callers can write into the log by being refused, and busyLines by calling too often.
@@ -46,9 +49,9 @@ type gate struct {
 	crowds map[string]int
 }
 
-func newGate(config Config, trust *atomic.Pointer[trust]) *gate {
+func newGate(config Config, trust, peers *atomic.Pointer[trust]) *gate {
 	g := &gate{
-		limits: config.Limits, socket: config.Socket, trust: trust, rates: newRates(config.Limits), log: config.Log,
+		limits: config.Limits, socket: config.Socket, trust: trust, peers: peers, leader: config.Leader, rates: newRates(config.Limits), log: config.Log,
 		lines: rate.NewLimiter(20, 100), busyLines: rate.NewLimiter(1, 1), crowds: map[string]int{},
 	}
 	g.ends, g.endAll = context.WithCancelCause(context.Background())
@@ -115,6 +118,10 @@ func (g *gate) through(method string, unary bool, handler grpc.StreamHandler) gr
 		if !known {
 			return noSuchMethod(method)
 		}
+		handler, refused := g.forwarded(who, method, rule, handler)
+		if refused != nil {
+			return refused
+		}
 		leave, refused := g.enter(who)
 		if refused != nil {
 			return refused
@@ -145,11 +152,14 @@ func (g *gate) admit(who *caller, method string, rule rule, now time.Time) *refu
 		who.connection.closeIn(linger)
 		return refusal.New(codes.ResourceExhausted, refusal.TooMany, "%s", surplus)
 	}
-	if !g.rates.allow(who.account, now) {
+	trust := g.trust.Load()
+	if who.way == overPeers { // whose calls are as many as it takes
+		trust = g.peers.Load()
+	} else if !g.rates.allow(who.account, now) {
 		return refusal.New(codes.ResourceExhausted, refusal.TooMany, "more than %g calls a second from %s; call less often, or raise api.limits.calls_per_second",
 			g.limits.CallsPerSecond, who.account).With("calls_per_second", g.limits.CallsPerSecond)
 	}
-	if refused := who.current(g.trust.Load(), now); refused != nil {
+	if refused := who.current(trust, now); refused != nil {
 		return refused
 	}
 	if refused := rule.who.admits(who, method, g.socket); refused != nil {

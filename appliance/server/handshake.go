@@ -46,7 +46,7 @@ func (h *handshake) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInf
 	switch h.way {
 	case overSocket:
 		return h.socket(connection)
-	case overTLS:
+	case overTLS, overPeers:
 		return h.tls(connection)
 	}
 	made := newCaller(overPlainTCP, connection)
@@ -100,7 +100,7 @@ func (h *handshake) tls(c *connection) (net.Conn, credentials.AuthInfo, error) {
 		h.refused(c, err)
 		return nil, nil, err
 	}
-	made := newCaller(overTLS, c)
+	made := newCaller(h.way, c)
 	made.SecurityLevel = credentials.PrivacyAndIntegrity
 	made.certificates = state.PeerCertificates
 	made.identity, made.mistake = certs.IdentityOf(state.PeerCertificates[0])

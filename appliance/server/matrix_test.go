@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +42,19 @@ var requests = map[string]proto.Message{
 	"/spillway.v1.WorkerService/Join":  &v1.JoinRequest{Job: "a", Address: "127.0.0.1"},
 	"/spillway.v1.WorkerService/Leave": &v1.LeaveRequest{Job: "a", Part: &v1.Resume{Generation: 1}},
 
+	"/spillway.v1.ClusterService/ListNodes":   &v1.ListNodesRequest{},
+	"/spillway.v1.ClusterService/DrainNode":   &v1.DrainNodeRequest{Name: "nobody"},
+	"/spillway.v1.ClusterService/UndrainNode": &v1.UndrainNodeRequest{Name: "nobody"},
+
+	"/spillway.v1.PeerService/Greet":         &v1.GreetRequest{},
+	"/spillway.v1.PeerService/Beat":          &v1.BeatRequest{Term: term},
+	"/spillway.v1.PeerService/AddJob":        &v1.AddJobRequest{Term: term - 1},
+	"/spillway.v1.PeerService/RemoveJob":     &v1.RemoveJobRequest{Term: term, Id: 31},
+	"/spillway.v1.PeerService/ListInstalled": &v1.ListInstalledRequest{Term: term},
+	"/spillway.v1.PeerService/FindPath":      &v1.FindPathRequest{Term: term, Address: "10.0.0.7"},
+	"/spillway.v1.PeerService/ReadJob":       &v1.ReadJobRequest{Id: 31, Counters: true},
+	"/spillway.v1.PeerService/ReadNode":      &v1.ReadNodeRequest{},
+
 	"/grpc.health.v1.Health/Check": &healthpb.HealthCheckRequest{Service: "spillway.v1.WorkerService"},
 	"/grpc.health.v1.Health/Watch": &healthpb.HealthCheckRequest{},
 	"/grpc.health.v1.Health/List":  &healthpb.HealthListRequest{},
@@ -52,11 +66,11 @@ var requests = map[string]proto.Message{
 var list = &reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}
 
 // passed are the reasons with which a request may come back that was let through.
-var passed = []refusal.Reason{"", refusal.NoSuchJob, refusal.GenerationOver}
+var passed = []refusal.Reason{"", refusal.NoSuchJob, refusal.GenerationOver, refusal.NoSuchNode, refusal.OldTerm}
 
 // TestAuthorisation is the matrix: what each caller may call. It is written out here once more, apart from the table.
 func TestAuthorisation(t *testing.T) {
-	r := start(t, nil)
+	r := clustered(t)
 	elsewhere, err := certs.NewAuthority("elsewhere", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +80,12 @@ func TestAuthorisation(t *testing.T) {
 	none := r.issue(t, operator())
 	none.Certificates, none.GetClientCertificate = nil, nil
 
-	all := func(string) refusal.Reason { return "" }
+	all := func(method string) refusal.Reason {
+		if strings.HasPrefix(method, "/spillway.v1.PeerService/") {
+			return refusal.NotAuthorised
+		}
+		return ""
+	}
 	ofJob := func(joins bool) func(method string) refusal.Reason {
 		return func(method string) refusal.Reason {
 			switch method {
@@ -91,9 +110,21 @@ func TestAuthorisation(t *testing.T) {
 		{"worker of b and a", r.overTCP(t, r.issue(t, worker("b", "a"))), ofJob(true)},
 		{"worker of b", r.overTCP(t, r.issue(t, worker("b"))), ofJob(false)},
 		{"worker of *", r.overTCP(t, r.issue(t, worker("*"))), ofJob(true)},
+		{"appliance among workers", r.overTCP(t, r.issue(t, appliance("agg1"))), func(string) refusal.Reason { return refusal.NotAuthorised }},
+		{"appliance", dial(t, r.PeersAddr(), r.issue(t, appliance("agg1"))), func(method string) refusal.Reason {
+			if strings.HasPrefix(method, "/spillway.v1.WorkerService/") {
+				return refusal.NotAuthorised
+			}
+			return ""
+		}},
+		{"operator among appliances", dial(t, r.PeersAddr(), r.issue(t, operator())), func(string) refusal.Reason { return refusal.NotAuthorised }},
+		{"worker among appliances", dial(t, r.PeersAddr(), r.issue(t, worker("*"))), func(string) refusal.Reason { return refusal.NotAuthorised }},
 		{"plain TCP", start(t, plain).overTCP(t, nil), func(method string) refusal.Reason {
 			if method == "/spillway.v1.WorkerService/Join" || method == "/spillway.v1.WorkerService/Leave" {
 				return ""
+			}
+			if strings.HasPrefix(method, "/spillway.v1.PeerService/") {
+				return refusal.NotAuthorised
 			}
 			return refusal.NotOverPlainTCP
 		}},
@@ -158,7 +189,7 @@ func methods(r *rig) []string {
 
 // TestTableIsWhole: what is registered is in the table and in the matrix, and nothing else is.
 func TestTableIsWhole(t *testing.T) {
-	r := start(t, nil)
+	r := clustered(t)
 	if diff := cmp.Diff(methods(r), server.Table()); diff != "" {
 		t.Errorf("registered and in the table:\n%s", diff)
 	}

@@ -110,6 +110,16 @@ func eventually(t *testing.T, what string, is func() bool) {
 // start serves with TLS until the test ends, or stop is called; change changes the configuration.
 func start(t testing.TB, change func(*server.Config)) *rig {
 	t.Helper()
+	return startWith(t, func(r *rig) {
+		if change != nil {
+			change(&r.config)
+		}
+	})
+}
+
+// startWith is start where the change needs the rig.
+func startWith(t testing.TB, change func(*rig)) *rig {
+	t.Helper()
 	// Not t.TempDir: the name of a test makes the path too long for a socket.
 	dir, err := os.MkdirTemp("", "spillway")
 	if err != nil {
@@ -132,15 +142,13 @@ func start(t testing.TB, change func(*server.Config)) *rig {
 	manager, aggregator := newManager(t, dir, r.events)
 	r.node.manager, r.jobs, r.aggregator = manager, manager, aggregator
 	r.config = server.Config{
-		Jobs: manager, Node: r.node, Events: r.events,
+		Jobs: manager, Node: r.node, Cluster: r.node, Events: r.events,
 		Socket: filepath.Join(dir, "s"), Listen: "127.0.0.1:0",
 		TLS:    &server.TLS{Certificate: filepath.Join(dir, "own.crt"), Key: filepath.Join(dir, "own.key"), Authorities: filepath.Join(dir, "ca.crt")},
 		Limits: server.Limits{CallsPerSecond: 1e6, Leave: 2 * time.Second},
 		Log:    slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
-	if change != nil {
-		change(&r.config)
-	}
+	change(r)
 	if r.Server, err = server.New(r.config); err != nil {
 		t.Fatal(err)
 	}
@@ -305,6 +313,16 @@ type node struct {
 	diagnose func(ctx context.Context, job string) (*v1.DiagnoseResponse, error)
 }
 
+func (n *node) ListNodes(context.Context) (*v1.ListNodesResponse, error) {
+	return &v1.ListNodesResponse{Nodes: n.manager.Nodes()}, nil
+}
+func (n *node) DrainNode(ctx context.Context, name string) (*v1.DrainNodeResponse, error) {
+	moved, err := n.manager.DrainNode(ctx, name)
+	return &v1.DrainNodeResponse{Moved: moved}, err
+}
+func (n *node) UndrainNode(_ context.Context, name string) (*v1.UndrainNodeResponse, error) {
+	return &v1.UndrainNodeResponse{}, n.manager.UndrainNode(name)
+}
 func (n *node) Node(context.Context) (*v1.GetNodeResponse, error) {
 	return &v1.GetNodeResponse{Name: "agg0", Capacity: n.manager.Capacity()}, nil
 }

@@ -51,6 +51,20 @@ type Node interface {
 	Diagnose(ctx context.Context, job string) (*v1.DiagnoseResponse, error)
 }
 
+// Cluster is what ClusterService needs.
+type Cluster interface {
+	ListNodes(ctx context.Context) (*v1.ListNodesResponse, error)
+	DrainNode(ctx context.Context, name string) (*v1.DrainNodeResponse, error)
+	UndrainNode(ctx context.Context, name string) (*v1.UndrainNodeResponse, error)
+}
+
+// Peers is the door of the other appliances of a cluster: an address of its own, and certificates of their own.
+type Peers struct {
+	Listen  string
+	TLS     TLS
+	Service v1.PeerServiceServer
+}
+
 // Events is what StreamEvents needs of events.Log.
 type Events interface {
 	Stream(ctx context.Context, request *v1.StreamEventsRequest, send func(*v1.Event) error) error
@@ -66,6 +80,12 @@ type Config struct {
 	Jobs   Jobs
 	Node   Node
 	Events Events
+	// Cluster is that of an appliance that stands alone too.
+	Cluster Cluster
+	// Peers is nil for one that stands alone. Leader is the connection to the one that leads, over which operators' calls are passed on; nil and no error: this one
+	// leads.
+	Peers  *Peers
+	Leader func() (*grpc.ClientConn, error)
 
 	// Socket is the path of the operators' Unix socket, mode 0660; empty: none. Group owns it; empty: the process's own.
 	Socket string
@@ -97,6 +117,7 @@ func (c Config) told() grpc.ServerOption {
 type Server struct {
 	config  Config
 	trust   atomic.Pointer[trust]
+	peers   atomic.Pointer[trust]
 	gate    *gate
 	health  *health.Server
 	doors   []door
@@ -110,7 +131,7 @@ type door struct {
 }
 
 // served are the services that health is asked for, by name.
-var served = []string{v1.JobService_ServiceDesc.ServiceName, v1.NodeService_ServiceDesc.ServiceName, v1.WorkerService_ServiceDesc.ServiceName}
+var served = []string{v1.JobService_ServiceDesc.ServiceName, v1.NodeService_ServiceDesc.ServiceName, v1.WorkerService_ServiceDesc.ServiceName, v1.ClusterService_ServiceDesc.ServiceName}
 
 func isServed(name string) bool { return slices.Contains(served, name) }
 
@@ -150,7 +171,14 @@ func New(config Config) (_ *Server, err error) {
 		}
 		s.trust.Store(trust)
 	}
-	s.gate = newGate(config, &s.trust)
+	if config.Peers != nil {
+		trust, err := loadTrust(config.Peers.TLS)
+		if err != nil {
+			return nil, fmt.Errorf("server: %w", err)
+		}
+		s.peers.Store(trust)
+	}
+	s.gate = newGate(config, &s.trust, &s.peers)
 	for _, name := range served {
 		s.health.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
 	}
@@ -178,13 +206,20 @@ func New(config Config) (_ *Server, err error) {
 			s.open(bound, overTLS)
 		}
 	}
+	if config.Peers != nil {
+		bound, err := listenTCP(config.Peers.Listen)
+		if err != nil {
+			return nil, fmt.Errorf("server: listen on %s (cluster.listen): %w", config.Peers.Listen, err)
+		}
+		s.open(bound, overPeers)
+	}
 	return s, nil
 }
 
 func (c Config) check() error {
 	switch {
-	case c.Jobs == nil || c.Node == nil || c.Events == nil:
-		return errors.New("nothing to serve: Jobs, Node and Events are needed")
+	case c.Jobs == nil || c.Node == nil || c.Events == nil || c.Cluster == nil:
+		return errors.New("nothing to serve: Jobs, Node, Events and Cluster are needed")
 	case c.Socket == "" && c.Listen == "":
 		return errors.New("nowhere to serve; give api.socket or api.listen")
 	case c.Listen == "" && (c.TLS != nil || c.Plaintext):
@@ -201,7 +236,10 @@ func (c Config) check() error {
 func (s *Server) open(inner net.Listener, way way) {
 	limits := s.config.Limits
 	shake := &handshake{way: way, trust: &s.trust, log: s.config.Log, lines: rate.NewLimiter(10, 20)}
-	if s.config.TLS != nil {
+	switch {
+	case way == overPeers:
+		shake.trust, shake.files = &s.peers, s.config.Peers.TLS
+	case s.config.TLS != nil:
 		shake.files = *s.config.TLS
 	}
 	server := grpc.NewServer(
@@ -221,6 +259,10 @@ func (s *Server) open(inner net.Listener, way way) {
 	v1.RegisterJobServiceServer(gated, jobService{jobs: s.config.Jobs})
 	v1.RegisterWorkerServiceServer(gated, workerService{jobs: s.config.Jobs})
 	v1.RegisterNodeServiceServer(gated, nodeService{node: s.config.Node, events: s.config.Events})
+	v1.RegisterClusterServiceServer(gated, clusterService{cluster: s.config.Cluster})
+	if way == overPeers {
+		v1.RegisterPeerServiceServer(gated, s.config.Peers.Service)
+	}
 	healthpb.RegisterHealthServer(gated, s.health)
 	reflection.Register(gated)
 	s.doors = append(s.doors, door{listener: newListener(inner, limits, s.config.Log), server: server})
@@ -298,17 +340,27 @@ func (s *Server) leave() {
 // Reload reads the certificates again. On an error the old ones stay. New connections get the new ones; calls that are there go on; new calls on
 // old connections are held to the new authorities.
 func (s *Server) Reload() error {
-	if s.config.TLS == nil {
-		return nil
+	fresh := map[*atomic.Pointer[trust]]*trust{}
+	files := map[*atomic.Pointer[trust]]*TLS{&s.trust: s.config.TLS}
+	if s.config.Peers != nil {
+		files[&s.peers] = &s.config.Peers.TLS
 	}
-	trust, err := loadTrust(*s.config.TLS)
-	if err != nil {
-		return fmt.Errorf("server: the certificates stay as they were: %w", err)
+	for of, from := range files {
+		if from == nil {
+			continue
+		}
+		trust, err := loadTrust(*from)
+		if err != nil {
+			return fmt.Errorf("server: the certificates stay as they were: %w", err)
+		}
+		if err := trust.over(time.Now()); err != nil {
+			return fmt.Errorf("server: the certificates stay as they were: %w", err)
+		}
+		fresh[of] = trust
 	}
-	if err := trust.over(time.Now()); err != nil {
-		return fmt.Errorf("server: the certificates stay as they were: %w", err)
+	for of, trust := range fresh {
+		of.Store(trust)
 	}
-	s.trust.Store(trust)
 	return nil
 }
 

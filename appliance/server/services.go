@@ -16,6 +16,23 @@ type jobService struct {
 	jobs Jobs
 }
 
+type clusterService struct {
+	v1.UnsafeClusterServiceServer
+	cluster Cluster
+}
+
+func (s clusterService) ListNodes(ctx context.Context, _ *v1.ListNodesRequest) (*v1.ListNodesResponse, error) {
+	return s.cluster.ListNodes(ctx)
+}
+
+func (s clusterService) DrainNode(ctx context.Context, r *v1.DrainNodeRequest) (*v1.DrainNodeResponse, error) {
+	return s.cluster.DrainNode(ctx, r.GetName())
+}
+
+func (s clusterService) UndrainNode(ctx context.Context, r *v1.UndrainNodeRequest) (*v1.UndrainNodeResponse, error) {
+	return s.cluster.UndrainNode(ctx, r.GetName())
+}
+
 func (s jobService) CreateJob(ctx context.Context, r *v1.CreateJobRequest) (*v1.CreateJobResponse, error) {
 	job, err := s.jobs.Create(ctx, r.GetSpec(), r.GetDryRun())
 	if err != nil {

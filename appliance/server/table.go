@@ -22,6 +22,8 @@ const (
 	members
 	// identified: operators, and certificates that name jobs.
 	identified
+	// peers: the other appliances of the cluster, at the door that is theirs alone.
+	peers
 	// anyone: even a caller whose certificate says nothing. Only to be told that there is no such method.
 	anyone
 )
@@ -31,18 +33,20 @@ type rule struct {
 	who access
 	// request says what is wrong with a request, or why this caller may not make it. Nil: there is nothing to be wrong.
 	request func(who *caller, request proto.Message) *refusal.Error
+	// leads is set for what the leader of a cluster answers: another appliance passes it on.
+	leads bool
 	// health is set for the health service, which answers while the server goes away.
 	health bool
 }
 
 // table says who may call what. It is the only place that does; a method that is not in it is refused.
 var table = map[string]rule{
-	v1.JobService_CreateJob_FullMethodName: {who: operators, request: valid(func(r *v1.CreateJobRequest) *refusal.Error { return validSpec(r.GetSpec()) })},
-	v1.JobService_DeleteJob_FullMethodName: {who: operators, request: valid(func(r *v1.DeleteJobRequest) *refusal.Error { return validName("name", r.GetName()) })},
-	v1.JobService_DrainJob_FullMethodName:  {who: operators, request: valid(func(r *v1.DrainJobRequest) *refusal.Error { return validName("name", r.GetName()) })},
-	v1.JobService_GetJob_FullMethodName:    {who: operators, request: valid(func(r *v1.GetJobRequest) *refusal.Error { return validName("name", r.GetName()) })},
-	v1.JobService_ListJobs_FullMethodName:  {who: operators},
-	v1.JobService_WatchJobs_FullMethodName: {who: operators, request: valid(func(r *v1.WatchJobsRequest) *refusal.Error { return validNameOrAll("name", r.GetName()) })},
+	v1.JobService_CreateJob_FullMethodName: {who: operators, leads: true, request: valid(func(r *v1.CreateJobRequest) *refusal.Error { return validSpec(r.GetSpec()) })},
+	v1.JobService_DeleteJob_FullMethodName: {who: operators, leads: true, request: valid(func(r *v1.DeleteJobRequest) *refusal.Error { return validName("name", r.GetName()) })},
+	v1.JobService_DrainJob_FullMethodName:  {who: operators, leads: true, request: valid(func(r *v1.DrainJobRequest) *refusal.Error { return validName("name", r.GetName()) })},
+	v1.JobService_GetJob_FullMethodName:    {who: operators, leads: true, request: valid(func(r *v1.GetJobRequest) *refusal.Error { return validName("name", r.GetName()) })},
+	v1.JobService_ListJobs_FullMethodName:  {who: operators, leads: true},
+	v1.JobService_WatchJobs_FullMethodName: {who: operators, leads: true, request: valid(func(r *v1.WatchJobsRequest) *refusal.Error { return validNameOrAll("name", r.GetName()) })},
 
 	v1.WorkerService_Join_FullMethodName: {who: members, request: request(func(who *caller, r *v1.JoinRequest) *refusal.Error {
 		if refused := validJoin(r); refused != nil {
@@ -67,13 +71,26 @@ var table = map[string]rule{
 	})},
 
 	v1.NodeService_GetNode_FullMethodName:      {who: operators},
-	v1.NodeService_ListWorkers_FullMethodName:  {who: operators, request: valid(func(r *v1.ListWorkersRequest) *refusal.Error { return validName("job", r.GetJob()) })},
-	v1.NodeService_ListSlots_FullMethodName:    {who: operators, request: valid(validSlots)},
-	v1.NodeService_ListLevels_FullMethodName:   {who: operators, request: valid(func(r *v1.ListLevelsRequest) *refusal.Error { return validNameOrAll("job", r.GetJob()) })},
-	v1.NodeService_ListCounters_FullMethodName: {who: operators, request: valid(func(r *v1.ListCountersRequest) *refusal.Error { return validNameOrAll("job", r.GetJob()) })},
-	v1.NodeService_GetSwitch_FullMethodName:    {who: operators},
+	v1.NodeService_ListWorkers_FullMethodName:  {who: operators, leads: true, request: valid(func(r *v1.ListWorkersRequest) *refusal.Error { return validName("job", r.GetJob()) })},
+	v1.NodeService_ListSlots_FullMethodName:    {who: operators, leads: true, request: valid(validSlots)},
+	v1.NodeService_ListLevels_FullMethodName:   {who: operators, leads: true, request: valid(func(r *v1.ListLevelsRequest) *refusal.Error { return validNameOrAll("job", r.GetJob()) })},
+	v1.NodeService_ListCounters_FullMethodName: {who: operators, leads: true, request: valid(func(r *v1.ListCountersRequest) *refusal.Error { return validNameOrAll("job", r.GetJob()) })},
+	v1.NodeService_GetSwitch_FullMethodName:    {who: operators, leads: true},
 	v1.NodeService_Diagnose_FullMethodName:     {who: operators, request: valid(func(r *v1.DiagnoseRequest) *refusal.Error { return validNameOrAll("job", r.GetJob()) })},
-	v1.NodeService_StreamEvents_FullMethodName: {who: operators, request: valid(func(r *v1.StreamEventsRequest) *refusal.Error { return validNameOrAll("job", r.GetJob()) })},
+	v1.NodeService_StreamEvents_FullMethodName: {who: operators, leads: true, request: valid(func(r *v1.StreamEventsRequest) *refusal.Error { return validNameOrAll("job", r.GetJob()) })},
+
+	v1.ClusterService_ListNodes_FullMethodName:   {who: operators, leads: true},
+	v1.ClusterService_DrainNode_FullMethodName:   {who: operators, leads: true, request: valid(func(r *v1.DrainNodeRequest) *refusal.Error { return validNode(r.GetName()) })},
+	v1.ClusterService_UndrainNode_FullMethodName: {who: operators, leads: true, request: valid(func(r *v1.UndrainNodeRequest) *refusal.Error { return validNode(r.GetName()) })},
+
+	v1.PeerService_Greet_FullMethodName:         {who: peers},
+	v1.PeerService_Beat_FullMethodName:          {who: peers},
+	v1.PeerService_AddJob_FullMethodName:        {who: peers},
+	v1.PeerService_RemoveJob_FullMethodName:     {who: peers},
+	v1.PeerService_ListInstalled_FullMethodName: {who: peers},
+	v1.PeerService_FindPath_FullMethodName:      {who: peers},
+	v1.PeerService_ReadJob_FullMethodName:       {who: peers},
+	v1.PeerService_ReadNode_FullMethodName:      {who: peers},
 
 	// Workers may ask whether the appliance serves before they join, or again after they lost it.
 	health.Health_Check_FullMethodName: {who: identified, health: true, request: valid(validHealth)},
@@ -103,7 +120,10 @@ func valid[M proto.Message](check func(r M) *refusal.Error) func(*caller, proto.
 
 // admits says why a caller may not call a method, whatever the request.
 func (a access) admits(who *caller, method, socket string) *refusal.Error {
-	if who.operator() && a != nobody {
+	if who.way == overPeers {
+		return a.admitsPeer(who, method)
+	}
+	if who.operator() && a != nobody && a != peers {
 		return nil
 	}
 	where := "over TCP"
@@ -113,6 +133,8 @@ func (a access) admits(who *caller, method, socket string) *refusal.Error {
 	switch {
 	case a == anyone:
 		return nil
+	case a == peers:
+		return refusal.New(codes.PermissionDenied, refusal.NotAuthorised, "%s is for the other appliances of a cluster, at the address of cluster.listen", short(method))
 	case a == nobody:
 		return refusal.New(codes.PermissionDenied, refusal.NotAuthorised, "%s is for nobody", short(method))
 	case who.way == overPlainTCP && a == members:
@@ -128,6 +150,18 @@ func (a access) admits(who *caller, method, socket string) *refusal.Error {
 			short(method), who.who(), where)
 	}
 	return nil
+}
+
+// admitsPeer says why another appliance may not call a method. It passes on what operators ask of it, and joins no job.
+func (a access) admitsPeer(who *caller, method string) *refusal.Error {
+	switch {
+	case who.identity.Node == "":
+		return refusal.New(codes.PermissionDenied, refusal.NotAuthorised,
+			"%s: only an appliance of the cluster calls here; workers and operators call the address of api.listen, and an appliance has a certificate with spillway://node/NAME", who.who())
+	case a == peers || a == operators || a == identified || a == anyone:
+		return nil
+	}
+	return refusal.New(codes.PermissionDenied, refusal.NotAuthorised, "%s is not for appliances", short(method))
 }
 
 // mayJoin says why a caller may not take part in a job.

@@ -48,6 +48,16 @@ func validNameOrAll(field, name string) *refusal.Error {
 	return validName(field, name)
 }
 
+func validNode(name string) *refusal.Error {
+	if name == "" {
+		return wrong("name", "is empty; name an appliance")
+	}
+	if !certs.IsNodeName(name) {
+		return wrong("name", "%q is no name of an appliance; spillctl nodes lists them", clip(name))
+	}
+	return nil
+}
+
 func validSpec(spec *v1.JobSpec) *refusal.Error {
 	if spec == nil {
 		return wrong("spec", "is missing; say at least name and workers")

@@ -56,8 +56,9 @@ func (e *UnreachableError) Unwrap() error { return e.Err }
 
 // Client calls an appliance. It connects with the first call, and again when the connection is lost.
 type Client struct {
-	Jobs v1.JobServiceClient
-	Node v1.NodeServiceClient
+	Jobs    v1.JobServiceClient
+	Node    v1.NodeServiceClient
+	Cluster v1.ClusterServiceClient
 
 	options Options
 	conn    *grpc.ClientConn
@@ -92,7 +93,7 @@ func New(options Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("address %s: %w", options.Addr, err)
 	}
-	c.Jobs, c.Node = v1.NewJobServiceClient(c.conn), v1.NewNodeServiceClient(c.conn)
+	c.Jobs, c.Node, c.Cluster = v1.NewJobServiceClient(c.conn), v1.NewNodeServiceClient(c.conn), v1.NewClusterServiceClient(c.conn)
 	return c, nil
 }
 

@@ -34,6 +34,8 @@ or over TCP with an operator's certificate.
   spillctl slots train                          which chunks wait, since when, for whom
   spillctl top                                  all of it, live
   spillctl doctor                               why does nothing move?
+  spillctl nodes                                the appliances of a cluster, and who leads
+  spillctl drain rack7-a                        move all jobs away from one of them
   spillctl events -f                            what happens
   spillctl jobs --output json | jq '.jobs[].spec.name'
 
@@ -70,6 +72,9 @@ func newApp(s Streams) (*cli.App, *global) {
 			countersCommand(g),
 			switchCommand(g),
 			eventsCommand(g),
+			nodesCommand(g),
+			drainCommand(g),
+			undrainCommand(g),
 			topCommand(g),
 			doctorCommand(g),
 			certsCommand(g),

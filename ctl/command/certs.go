@@ -34,7 +34,7 @@ func certsCommand(g *global) *cli.Command {
 	return &cli.Command{
 		Name:        "certs",
 		Usage:       "make an authority and certificates for a lab",
-		Subcommands: []*cli.Command{certsAuthorityCommand(g), certsServerCommand(g), certsOperatorCommand(g), certsWorkerCommand(g)},
+		Subcommands: []*cli.Command{certsAuthorityCommand(g), certsServerCommand(g), certsOperatorCommand(g), certsWorkerCommand(g), certsNodeCommand(g)},
 	}
 }
 
@@ -130,6 +130,38 @@ from another address than the one it calls from needs that address in it.
 			}
 			return g.issue(o, certs.Request{Name: o.name, Identity: certs.Identity{Jobs: jobs.Value()}, Addresses: ips, Lifetime: o.lifetime},
 				"for worker.WithTLS")
+		},
+	}
+}
+
+func certsNodeCommand(g *global) *cli.Command {
+	o, node, dns, addresses := &certOptions{}, "", cli.NewStringSlice(), cli.NewStringSlice()
+	return &cli.Command{
+		Name:  "node",
+		Usage: "make the certificate by which an appliance proves to its cluster which it is",
+		Description: `For cluster.tls of the appliance's configuration. Whoever has it can give orders to the
+other appliances: let an authority of their own issue it, which no worker and no operator has
+a certificate of. It must name what the others call the appliance by.
+
+  spillctl certs ca --dir lab/nodes --name 'the appliances of rack 7'
+  spillctl certs node --dir lab/nodes --node rack7-a --ip 10.1.0.1`,
+		Flags: append(o.flags("node", "`NAME` of the files", certs.PairLifetime),
+			&cli.StringFlag{Name: "node", Usage: "`NAME` of the appliance, as in its configuration", Destination: &node},
+			&cli.StringSliceFlag{Name: "dns", Usage: "host `NAME` of the appliance; may be repeated", Destination: dns},
+			&cli.StringSliceFlag{Name: "ip", Usage: "`ADDRESS` of the appliance in cluster.listen and its member of etcd; may be repeated", Destination: addresses}),
+		Action: func(*cli.Context) error {
+			ips, err := parseAddresses(addresses.Value())
+			if err != nil {
+				return err
+			}
+			if node == "" {
+				return usagef("certs node: which appliance? Give --node, as name in its configuration")
+			}
+			if len(ips)+len(dns.Value()) == 0 {
+				return usagef("certs node: how do the others call the appliance? Give --ip or --dns")
+			}
+			return g.issue(o, certs.Request{Name: node, Identity: certs.Identity{Node: node}, DNS: dns.Value(), Addresses: ips, Lifetime: o.lifetime},
+				"for cluster.tls of the appliance's configuration")
 		},
 	}
 }

@@ -98,7 +98,7 @@ func codeOfRefusal(refused *refusal.Error) int {
 		codes.PermissionDenied, codes.Unauthenticated:
 		return exitRefused
 	case codes.Unavailable:
-		if refused.Reason == refusal.ShuttingDown {
+		if refused.Reason == refusal.ShuttingDown || refused.Reason == refusal.NotLeader {
 			return exitUnreachable
 		}
 		return exitRefused

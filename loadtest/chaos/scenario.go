@@ -48,7 +48,7 @@ type incident struct {
 
 // Scenarios are all there are, in the order of the documentation.
 func Scenarios() []Scenario {
-	return slices.Concat(switchScenarios(), daemonScenarios(), linkScenarios(), memoryScenarios(), hostileScenarios(), workerScenarios(), stragglerScenarios(), soakScenarios())
+	return slices.Concat(switchScenarios(), daemonScenarios(), linkScenarios(), memoryScenarios(), hostileScenarios(), workerScenarios(), homeScenarios(), stragglerScenarios(), soakScenarios())
 }
 
 // clockRule is what most scenarios' clocks are.

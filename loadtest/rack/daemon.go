@@ -29,13 +29,16 @@ const (
 
 // A daemon is a spillwayd of a rack: a process in its aggregator's namespace, and the connection to it of an operator.
 type daemon struct {
+	name    string
 	command Command
 	host    *namespace
 	conn    *grpc.ClientConn
 	jobs    v1.JobServiceClient
 	node    v1.NodeServiceClient
 	cluster v1.ClusterServiceClient
-	down    atomic.Bool // it was killed, and not started again
+	// clustered says that the rack has several.
+	clustered bool
+	down      atomic.Bool // it was killed, and not started again
 
 	watching sync.WaitGroup // of the goroutines that wait for a process's end
 	failed   chan<- error   // why one ended by itself, which is said once at most
@@ -54,7 +57,7 @@ type daemon struct {
 
 // newDaemon prepares an aggregator's host for the daemon: its directory, its certificates, its configuration.
 func (r *Rack) newDaemon(a *appliance) (err error) {
-	d := &daemon{command: r.config.Daemon, host: a.host, failed: r.failed}
+	d := &daemon{name: ApplianceName(a.index), command: r.config.Daemon, host: a.host, failed: r.failed, clustered: len(r.appliances) > 1}
 	if err := a.host.ownRun(); err != nil {
 		return err
 	}
@@ -66,7 +69,13 @@ func (r *Rack) newDaemon(a *appliance) (err error) {
 	if err != nil {
 		return err
 	}
-	err = a.host.do(func() error { return errors.Join(pair.Write(daemonDir, daemonTLSName, false), writeConfig(text)) })
+	node, err := r.nodes.Issue(nodeCertificate(a.index))
+	if err != nil {
+		return err
+	}
+	err = a.host.do(func() error {
+		return errors.Join(pair.Write(daemonDir, daemonTLSName, false), node.Write(nodeDir, nodeTLSName, false), writeConfig(text))
+	})
 	if err != nil {
 		return err
 	}
@@ -174,10 +183,40 @@ func (d *daemon) await(ctx context.Context, tor bool) error {
 	for _, at := range node.GetInterfaces() {
 		d.mode = xdp.Mode(at.GetMode())
 	}
+	if d.clustered {
+		if err := d.awaitLeader(ctx); err != nil {
+			return err
+		}
+	}
 	if !tor {
 		return nil
 	}
 	return d.awaitSwitch(ctx, time.Time{})
+}
+
+// awaitLeader asks until an appliance leads, and has this one among those that jobs can be homed at.
+func (d *daemon) awaitLeader(ctx context.Context) error {
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for {
+		answer, err := d.cluster.ListNodes(ctx, &v1.ListNodesRequest{})
+		if err != nil && status.Code(err) != codes.Unavailable {
+			return fmt.Errorf("ask the daemon for the cluster: %w", err)
+		}
+		led, here := false, false
+		for _, n := range answer.GetNodes() {
+			led = led || n.GetLeader()
+			here = here || n.GetName() == d.name && n.GetState() == v1.NodeState_NODE_STATE_READY
+		}
+		if led && here {
+			return nil
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return fmt.Errorf("appliance %s has no part in the cluster: %v: %w", d.name, answer.GetNodes(), errors.Join(context.Cause(ctx), err))
+		}
+	}
 }
 
 // awaitSwitch asks until the ToR is what it should be, and has come to be that after a moment. The daemon may be restarted meanwhile.

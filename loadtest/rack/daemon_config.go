@@ -66,11 +66,50 @@ func (r *Rack) daemonConfig(index int) ([]byte, error) {
 		}
 		file["switch"] = tor
 	}
+	if len(r.appliances) > 1 {
+		file["cluster"] = r.clusterConfig(index)
+	}
 	text, err := yaml.Marshal(file)
 	if err != nil {
 		return nil, fmt.Errorf("the daemon's configuration: %w", err)
 	}
 	return text, nil
+}
+
+// Where the appliances of a rack meet, on the management network: what they say to each other, and what their members of etcd do.
+const (
+	peersPort       = 9692
+	etcdPort        = 2380
+	etcdClientsPort = 2379
+)
+
+// nodeTLSName is the name of the files by which an appliance proves to the others which it is.
+const nodeTLSName = "node"
+
+// nodeDir has them, with the authority that issues to appliances alone.
+var nodeDir = filepath.Join(daemonDir, "nodes")
+
+// nodeCertificate is what it proves it with.
+func nodeCertificate(index int) certs.Request {
+	return certs.Request{Name: ApplianceName(index), Identity: certs.Identity{Node: ApplianceName(index)}, Addresses: []netip.Addr{managementAddr(index)}}
+}
+
+// clusterConfig is the section by which an appliance shares its jobs with the others.
+func (r *Rack) clusterConfig(index int) map[string]any {
+	type keys = map[string]any
+	tls := keys{"certificate": filepath.Join(nodeDir, nodeTLSName+".crt"), "key": filepath.Join(nodeDir, nodeTLSName+".key"), "ca": filepath.Join(nodeDir, "ca.crt")}
+	// Of an even number of appliances the last has no member of etcd: it would help nobody to a majority.
+	var members []keys
+	var endpoints []string
+	for _, a := range r.appliances[:(len(r.appliances)-1)/2*2+1] {
+		members = append(members, keys{"name": ApplianceName(a.index), "address": netip.AddrPortFrom(managementAddr(a.index), etcdPort).String()})
+		endpoints = append(endpoints, netip.AddrPortFrom(managementAddr(a.index), etcdClientsPort).String())
+	}
+	etcd := keys{"endpoints": endpoints, "tls": tls}
+	if index < len(members) {
+		etcd = keys{"embedded": keys{"data": filepath.Join(daemonDir, "etcd"), "clients": endpoints[index], "members": members}}
+	}
+	return keys{"listen": netip.AddrPortFrom(managementAddr(index), peersPort).String(), "tls": tls, "etcd": etcd}
 }
 
 func writeConfig(text []byte) error {

@@ -46,6 +46,32 @@ func (r *Rack) StartDaemon(ctx context.Context, index int) error {
 	return a.daemon.ready(ctx, false)
 }
 
+// RunDaemon starts the daemon of an appliance where it was killed, and does not wait for it.
+func (r *Rack) RunDaemon(index int) error {
+	a, err := r.appliance(index)
+	if err != nil {
+		return err
+	}
+	if err := a.daemon.run(); err != nil {
+		return fmt.Errorf("start the daemon again: %w", err)
+	}
+	return nil
+}
+
+// Isolate cuts all links of an appliance, as when its host loses power; restore joins them again. Operators' calls go to another meanwhile.
+func (r *Rack) Isolate(index int) (restore func() error, err error) {
+	a, err := r.appliance(index)
+	if err != nil {
+		return nil, err
+	}
+	a.daemon.down.Store(true)
+	err = errors.Join(r.SetLink(index, false), r.SetManagement(index, false))
+	return func() error {
+		a.daemon.down.Store(false)
+		return errors.Join(r.SetLink(index, true), r.SetManagement(index, true))
+	}, err
+}
+
 // DaemonPID is the process of an appliance's daemon.
 func (r *Rack) DaemonPID(index int) int {
 	d := r.appliances[index].daemon

@@ -26,7 +26,8 @@ type Rack struct {
 	links      []attachment     // of the workers
 	injector   *faults.Injector // nil without faults
 
-	authority *certs.Authority // of all certificates
+	authority *certs.Authority // of workers, and of what they call
+	nodes     *certs.Authority // of appliances among themselves
 	failed    chan error       // of daemons and ToR: one each
 
 	mu        sync.Mutex // guards processes; held for no call that blocks
@@ -47,6 +48,9 @@ func New(ctx context.Context, config Config) (r *Rack, err error) {
 		}
 	}()
 	if r.authority, err = certs.NewAuthority("a rack", 0); err != nil {
+		return r, err
+	}
+	if r.nodes, err = certs.NewAuthority("a rack's appliances", 0); err != nil {
 		return r, err
 	}
 	if r.sw, err = newNamespace("the switch"); err != nil {
