@@ -53,7 +53,7 @@ func TestQuorumSeeds(t *testing.T) {
 			t.Errorf("the home's event %q never happened", event)
 		}
 	}
-	if total.Partial == 0 || total.Early == 0 || total.Wipes == 0 || total.Events["completed"] == 0 {
+	if total.Partial == 0 || total.Early == 0 || total.PastTor == 0 || total.Wipes == 0 || total.Events["completed"] == 0 {
 		t.Errorf("some kind of trouble never happened: %+v", total)
 	}
 }

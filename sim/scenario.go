@@ -84,6 +84,7 @@ type Outcome struct {
 	Chunks, TorChunks                                                  uint64 // RESULTs of workers, and those of them that the ToR summed
 	Resends, Probes, SolicitAnswers                                    uint64
 	Partial, Early                                                     uint64 // of Chunks: without everybody; and kept for a chunk that was not sent yet
+	PastTor                                                            uint64 // chunks that went past the ToR while a rank was missing
 	Time                                                               time.Duration
 	Events, HomeEvents                                                 map[string]uint64 // of the ToR, nil without one; of the home
 }
@@ -267,6 +268,7 @@ func (r *run) outcome(failure error) (Outcome, error) {
 			o.TorChunks += stats.TorResults
 			o.Partial += stats.PartialResults
 			o.Early += stats.EarlyResults
+			o.PastTor += stats.PastTor
 			o.Resends += stats.Resends
 			o.Probes += stats.Probes
 			o.SolicitAnswers += stats.SolicitAnswers
@@ -317,6 +319,7 @@ func (o *Outcome) Add(p Outcome) {
 	o.TorChunks += p.TorChunks
 	o.Partial += p.Partial
 	o.Early += p.Early
+	o.PastTor += p.PastTor
 	o.Resends += p.Resends
 	o.Probes += p.Probes
 	o.SolicitAnswers += p.SolicitAnswers

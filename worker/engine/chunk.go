@@ -53,9 +53,9 @@ const none = -1
 // noSuspects are empty lists for every class of chunks: those for the home of each shard, in order, and those for the ToR.
 func noSuspects(shards int) []order { return slices.Repeat([]order{{none, none}}, shards+1) }
 
-// class is which of the lists of suspects a chunk is in.
-func (c *Config) class(seq uint32) uint8 {
-	if c.slot(seq) != wire.NoSlot {
+// class is which of the lists of suspects a chunk with a slot at the ToR, or none, is in.
+func (c *Config) class(seq uint32, slot uint16) uint8 {
+	if slot != wire.NoSlot {
 		return uint8(c.Shards)
 	}
 	return uint8(wire.Shard(seq, c.Shards))

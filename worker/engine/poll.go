@@ -170,7 +170,8 @@ func (e *Engine) sendNew(now int64, out Output) bool {
 			return true
 		}
 		ch := e.chunk(e.next)
-		ch.open(c, int(e.next-c.first), e.cfg.slot(uint32(e.next)), e.cfg.class(uint32(e.next)))
+		slot := e.slot(e.next)
+		ch.open(c, int(e.next-c.first), slot, e.cfg.class(uint32(e.next), slot))
 		settled := !ch.waits() && e.settle(now, e.next, ch)
 		if !settled && !ch.waits() && !e.sendData(now, e.next, ch, out) {
 			return false

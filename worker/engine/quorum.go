@@ -43,6 +43,26 @@ func (c *Config) ring() uint32 {
 // patrol bounds the time between two questions about the oldest chunk: the home releases a chunk only when it is asked about.
 func (c *Config) patrol() int64 { return max(c.Policy.After/4, c.MinRTO) }
 
+// slot is where the ToR sums a chunk, wire.NoSlot if it is for the home. While a rank is missing all are for the home: its contribution would be waited for in
+// the ToR, where slots are few. Everybody goes by the same, the RESULT of a window before, which whoever sends this chunk has.
+func (e *Engine) slot(position uint64) uint16 {
+	slot := e.cfg.slot(uint32(position))
+	if slot == wire.NoSlot || !e.cfg.releases() {
+		return slot
+	}
+	before := position - uint64(e.cfg.Window)
+	entry := e.results.find(before)
+	if entry == nil {
+		return slot
+	}
+	var h wire.Header
+	if _, err := h.Decode(e.results.packet(before, entry)); err != nil || h.Bitmap == e.full {
+		return slot
+	}
+	e.stats.PastTor++
+	return wire.NoSlot
+}
+
 // keepEarly keeps the RESULT of a chunk that this rank has not sent, to take it instead of sending the chunk.
 func (e *Engine) keepEarly(position uint64, h *wire.Header, packet []byte) {
 	switch {

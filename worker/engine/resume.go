@@ -71,7 +71,8 @@ func (e *Engine) setTor(tor *TorRegion, priority uint8) {
 			e.suspects[ch.class].remove(e.chunks, e.place(position))
 			sent = append(sent, position)
 		}
-		ch.slot, ch.class = e.cfg.slot(uint32(position)), e.cfg.class(uint32(position))
+		ch.slot = e.slot(position)
+		ch.class = e.cfg.class(uint32(position), ch.slot)
 	}
 	slices.SortStableFunc(sent, func(a, b uint64) int { return int(e.chunk(a).lastAsked - e.chunk(b).lastAsked) })
 	for _, position := range sent {

@@ -21,6 +21,7 @@ type Stats struct {
 
 	PartialResults uint64 `json:"partial_results,omitempty"` // those of chunks released without everybody
 	EarlyResults   uint64 `json:"early_results,omitempty"`   // kept: released before this rank sent the chunk
+	PastTor        uint64 `json:"past_tor,omitempty"`        // chunks for the home that have a slot at the ToR, as a rank was missing a window before
 
 	DuplicateResults uint64 `json:"duplicate_results"` // ignored: of a chunk that is done
 	UnaskedResults   uint64 `json:"unasked_results"`   // ignored: of a chunk that was not sent
