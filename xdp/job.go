@@ -231,13 +231,15 @@ func (a *Aggregator) install(j *Job, in *installed) error {
 		Window:      uint32(j.Window),
 		Quorum:      uint8(in.job.Policy.Quorum),
 		After:       after,
-		Active:      1,
 	}
 	if j.Group.IsValid() {
 		job.Group = networkOrder(j.Group)
 	}
-	if err := a.objects.Jobs.Put(uint32(j.ID), job); err != nil {
-		return fmt.Errorf("parameters: %w", err)
+	// Last, and alone: who sees that it is active sees all of it.
+	for _, job.Active = range []uint32{0, 1} {
+		if err := a.objects.Jobs.Put(uint32(j.ID), job); err != nil {
+			return fmt.Errorf("parameters: %w", err)
+		}
 	}
 	return nil
 }
@@ -261,7 +263,7 @@ func (a *Aggregator) RemoveJob(id uint16) error {
 // uninstall undoes install, also one that stopped half-way. It waits for packets that are in the program at this moment: they
 // may hold slots, which the next job gets.
 func (a *Aggregator) uninstall(id uint16, in *installed) error {
-	errs := []error{a.objects.Jobs.Put(uint32(id), aggregatorJob{})}
+	errs := []error{a.deactivate(uint32(id))}
 	if len(a.attached) > 0 {
 		errs = append(errs, waitForPackets())
 	}
@@ -276,6 +278,17 @@ func (a *Aggregator) uninstall(id uint16, in *installed) error {
 		return fmt.Errorf("remove job %d: %w", id, err)
 	}
 	return nil
+}
+
+// deactivate has packets of a job be refused. The rest of what the program knows of it stays: packets that were found to be of the job
+// go by it to the end, and with zeros they would come to the slots of another.
+func (a *Aggregator) deactivate(id uint32) error {
+	var job aggregatorJob
+	if err := a.objects.Jobs.Lookup(id, &job); err != nil {
+		return err
+	}
+	job.Active = 0
+	return a.objects.Jobs.Put(id, job)
 }
 
 // networkOrder is the address as the program sees it: its bytes as they are on
