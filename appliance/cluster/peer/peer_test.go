@@ -167,6 +167,45 @@ func TestTerms(t *testing.T) {
 	}
 }
 
+// slow is an aggregator whose AddJob says that it has begun, and waits until it may go on.
+type slow struct {
+	*memory
+	begun, goOn chan struct{}
+}
+
+func (s slow) AddJob(ctx context.Context, job xdp.Job) error {
+	s.begun <- struct{}{}
+	<-s.goOn
+	return s.memory.AddJob(ctx, job)
+}
+
+// TestOrderUnderWay: an order that is being carried out is over when the next leader's term is heard of.
+func TestOrderUnderWay(t *testing.T) {
+	terms, m := NewTerms(), slow{&memory{map[uint16]xdp.Job{}}, make(chan struct{}), make(chan struct{})}
+	added, admitted := make(chan error, 1), make(chan error, 1)
+	go func() { added <- terms.Held(5, m).AddJob(context.Background(), xdp.Job{ID: 1}) }()
+	<-m.begun
+	go func() { admitted <- terms.Admit(6) }()
+	for terms.orders.TryRLock() { // until the other waits
+		terms.orders.RUnlock()
+		select {
+		case err := <-admitted:
+			t.Fatalf("term 6 was heard of while an order of term 5 was carried out: %v", err)
+		default:
+		}
+	}
+	if highest, _ := terms.Highest(); highest != 5 {
+		t.Errorf("term %d is known", highest)
+	}
+	close(m.goOn)
+	if err := errors.Join(<-added, <-admitted); err != nil {
+		t.Error(err)
+	}
+	if err := terms.Held(5, m).RemoveJob(t.Context(), 1); refusal.Of(err) == nil || len(m.jobs) != 1 {
+		t.Errorf("an order of the term before: %v, %d jobs", err, len(m.jobs))
+	}
+}
+
 // TestBeat: a heartbeat is answered and heard, and its end shows.
 func TestBeat(t *testing.T) {
 	terms, _, client := serve(t, "a")

@@ -103,7 +103,7 @@ func (s *Service) AddJob(ctx context.Context, r *v1.AddJobRequest) (*v1.AddJobRe
 	if err != nil {
 		return nil, refusal.New(codes.InvalidArgument, refusal.BadRequest, "job: %w", err)
 	}
-	if err := s.config.Aggregator.AddJob(ctx, j); err != nil {
+	if err := s.config.Terms.order(r.GetTerm(), func() error { return s.config.Aggregator.AddJob(ctx, j) }); err != nil {
 		return nil, refused(err)
 	}
 	return &v1.AddJobResponse{}, nil
@@ -118,7 +118,7 @@ func (s *Service) RemoveJob(ctx context.Context, r *v1.RemoveJobRequest) (*v1.Re
 	if err != nil {
 		return nil, refusal.New(codes.InvalidArgument, refusal.BadRequest, "%w", err)
 	}
-	if err := s.config.Aggregator.RemoveJob(ctx, id); err != nil {
+	if err := s.config.Terms.order(r.GetTerm(), func() error { return s.config.Aggregator.RemoveJob(ctx, id) }); err != nil {
 		return nil, refused(err)
 	}
 	return &v1.RemoveJobResponse{}, nil

@@ -14,6 +14,8 @@ import (
 
 // Terms are what an appliance knows of leaders: the highest term that it has heard of, and since when that leader is silent. Terms only grow.
 type Terms struct {
+	// orders is held for reading by each order while it is carried out, and for writing to take note of a higher term; taken before mu.
+	orders  sync.RWMutex
 	mu      sync.Mutex
 	highest uint64
 	own     uint64    // the term in which this appliance leads; 0: it does not
@@ -25,8 +27,10 @@ type Terms struct {
 // NewTerms knows of no leader.
 func NewTerms() *Terms { return &Terms{changed: make(chan struct{})} }
 
-// Admit takes note of a term, and refuses one that is not the highest.
+// Admit takes note of a term, and refuses one that is not the highest. It waits for the orders of lower terms that are being carried out: what the
+// leader of a higher one sees and does is never changed by those before.
 func (t *Terms) Admit(term uint64) error {
+	defer t.above(term)()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if term < t.highest {
@@ -34,6 +38,31 @@ func (t *Terms) Admit(term uint64) error {
 	}
 	t.raise(term)
 	return nil
+}
+
+// above waits for the orders that are being carried out if a term is higher than what was heard of, and lets none begin until it is called.
+func (t *Terms) above(term uint64) (done func()) {
+	t.mu.Lock()
+	higher := term > t.highest
+	t.mu.Unlock()
+	if !higher {
+		return func() {}
+	}
+	t.orders.Lock()
+	return t.orders.Unlock
+}
+
+// order carries out an order of a term, unless that is not the highest.
+func (t *Terms) order(term uint64, do func() error) error {
+	if err := t.Admit(term); err != nil {
+		return err
+	}
+	t.orders.RLock()
+	defer t.orders.RUnlock()
+	if highest, _ := t.Highest(); term < highest {
+		return oldTerm(term, highest)
+	}
+	return do()
 }
 
 func oldTerm(term, highest uint64) error {
@@ -97,6 +126,7 @@ func (t *Terms) Pulse(term uint64) Pulse {
 
 // begin notes that a leader's stream is there; the function notes that it is gone.
 func (t *Terms) begin(term uint64) (end func(), err error) {
+	defer t.above(term)()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if term < t.highest {
@@ -136,15 +166,9 @@ type held struct {
 }
 
 func (h held) AddJob(ctx context.Context, job xdp.Job) error {
-	if err := h.terms.Admit(h.term); err != nil {
-		return err
-	}
-	return h.Aggregator.AddJob(ctx, job)
+	return h.terms.order(h.term, func() error { return h.Aggregator.AddJob(ctx, job) })
 }
 
 func (h held) RemoveJob(ctx context.Context, id uint16) error {
-	if err := h.terms.Admit(h.term); err != nil {
-		return err
-	}
-	return h.Aggregator.RemoveJob(ctx, id)
+	return h.terms.order(h.term, func() error { return h.Aggregator.RemoveJob(ctx, id) })
 }
