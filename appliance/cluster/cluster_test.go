@@ -278,3 +278,20 @@ func TestSameName(t *testing.T) {
 		t.Error("the first does not lead any more")
 	}
 }
+
+// TestTermOfEtcd: an appliance that has started, and was called by nobody, takes no orders of those who led before.
+func TestTermOfEtcd(t *testing.T) {
+	c := New(Config{Name: "test", Self: Member{Name: "a"}, Terms: peer.NewTerms()})
+	c.view.set(nil, nil, Leadership{Member: Member{Name: "b"}, Term: 9})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.guard(ctx, nil) }()
+	within(t, "the term to be known", func() bool { term, _ := c.config.Terms.Highest(); return term == 9 })
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := c.config.Terms.Admit(8); err == nil {
+		t.Error("it takes orders of the term before")
+	}
+}

@@ -33,6 +33,10 @@ func (c *Cluster) guard(ctx context.Context, client *clientv3.Client) error {
 		_, leader, changed := c.view.look()
 		if leader.Term != met.Term {
 			met, heard = leader, time.Now()
+			if leader.Term != 0 {
+				// After a start nothing else may tell for a while, and a leader that is cut off from etcd may give orders. An error says that a later one was heard of.
+				_ = c.config.Terms.Admit(leader.Term)
+			}
 		}
 		if leader.Term == 0 || leader.Name == c.config.Self.Name {
 			select {
