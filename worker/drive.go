@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"spillway/worker/engine"
 )
 
 // handBack is how long after the last collective that was driven by who waited for it the worker's goroutine watches the transport again. Until then nobody answers a home that lost a
@@ -75,7 +77,8 @@ func (w *Worker) drive(ctx context.Context, h *Handle) {
 			w.wait()
 		}
 	}
-	more := !w.engine.Idle() || w.ending != nil
+	// An idle engine may have something left to say too: to a home that must hear of this worker, or what the transport had no room for.
+	more := !w.engine.Idle() || w.ending != nil || w.lull.blocked || w.lull.until != engine.Never
 	w.driven.Store(int64(time.Since(w.start)))
 	w.driving.Unlock()
 	if more || w.waiting.Load() {
