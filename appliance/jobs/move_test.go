@@ -162,3 +162,29 @@ func TestTakeover(t *testing.T) {
 		t.Errorf("%d moves", moves)
 	}
 }
+
+// TestLostNodeThatAnswers has a node be given up for what only others can know, that workers do not reach it, while its aggregator is looked at: it is not back because that
+// answers.
+func TestLostNodeThatAnswers(t *testing.T) {
+	c, all := moving(t, 2, false)
+	c.during("list@a", func() {
+		c.m.LoseNode("a", "workers do not reach it")
+		for _, w := range all {
+			w.moved()
+		}
+		c.until("the end of the move", func() bool { return c.m.moving("train") == nil })
+	})
+	c.m.SetNode(c.hosts["a"].node)
+	c.until("a look at a", func() bool {
+		c.m.mu.Lock()
+		defer c.m.mu.Unlock()
+		n := c.m.nodes["a"]
+		return !n.there && !n.reconciling || n.there && n.clean && n.losses > 0
+	})
+	if n := c.node("a"); n.State != v1.NodeState_NODE_STATE_LOST {
+		t.Errorf("%v", n)
+	}
+	c.m.SetNode(c.hosts["a"].node)
+	c.ready("a")
+	c.quiet()
+}

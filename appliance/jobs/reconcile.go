@@ -48,6 +48,7 @@ func (m *Manager) reconcile(n *node) (again bool) {
 	}
 	switch {
 	case m.closed || n.losses != r.losses: // it was lost meanwhile
+	case !n.there && !n.suspected: // it was lost for another reason than that it did not answer: who said so says when it is back
 	case err == nil:
 		m.ready(n)
 	case n.there && !errors.Is(err, ErrNodeAway) && n.reason != err.Error():
