@@ -123,6 +123,7 @@ func (a *Aggregator) loadBench(frame []byte) (*benchPrograms, error) {
 	var objects benchObjects
 	err = spec.LoadAndAssign(&objects, &ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{
 		"jobs": maps.Jobs, "counters": maps.Counters, "members": maps.Members, "slots": maps.Slots, "progress": maps.Progress, "lateness": maps.Lateness,
+		"uplinks": maps.Uplinks, "parents": maps.Parents,
 		"payload_32_map": maps.Payload32Map, "payload_64_map": maps.Payload64Map,
 		"payload_256_map": maps.Payload256Map, "payload_832_map": maps.Payload832Map,
 	}})

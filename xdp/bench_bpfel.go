@@ -21,6 +21,7 @@ const (
 	benchMapJobs           = "jobs"
 	benchMapLateness       = "lateness"
 	benchMapMembers        = "members"
+	benchMapParents        = "parents"
 	benchMapPayload256Map  = "payload_256_map"
 	benchMapPayload32Map   = "payload_32_map"
 	benchMapPayload64Map   = "payload_64_map"
@@ -28,6 +29,7 @@ const (
 	benchMapProgress       = "progress"
 	benchMapReplicas       = "replicas"
 	benchMapSlots          = "slots"
+	benchMapUplinks        = "uplinks"
 	benchProgBenchBare     = "bench_bare"
 	benchProgBenchMerge    = "bench_merge"
 	benchProgBenchPublish  = "bench_publish"
@@ -94,6 +96,7 @@ type benchMapSpecs struct {
 	Jobs          *ebpf.MapSpec `ebpf:"jobs"`
 	Lateness      *ebpf.MapSpec `ebpf:"lateness"`
 	Members       *ebpf.MapSpec `ebpf:"members"`
+	Parents       *ebpf.MapSpec `ebpf:"parents"`
 	Payload256Map *ebpf.MapSpec `ebpf:"payload_256_map"`
 	Payload32Map  *ebpf.MapSpec `ebpf:"payload_32_map"`
 	Payload64Map  *ebpf.MapSpec `ebpf:"payload_64_map"`
@@ -101,6 +104,7 @@ type benchMapSpecs struct {
 	Progress      *ebpf.MapSpec `ebpf:"progress"`
 	Replicas      *ebpf.MapSpec `ebpf:"replicas"`
 	Slots         *ebpf.MapSpec `ebpf:"slots"`
+	Uplinks       *ebpf.MapSpec `ebpf:"uplinks"`
 }
 
 // benchVariableSpecs contains global variables before they are loaded into the kernel.
@@ -139,6 +143,7 @@ type benchMaps struct {
 	Jobs          *ebpf.Map `ebpf:"jobs"`
 	Lateness      *ebpf.Map `ebpf:"lateness"`
 	Members       *ebpf.Map `ebpf:"members"`
+	Parents       *ebpf.Map `ebpf:"parents"`
 	Payload256Map *ebpf.Map `ebpf:"payload_256_map"`
 	Payload32Map  *ebpf.Map `ebpf:"payload_32_map"`
 	Payload64Map  *ebpf.Map `ebpf:"payload_64_map"`
@@ -146,6 +151,7 @@ type benchMaps struct {
 	Progress      *ebpf.Map `ebpf:"progress"`
 	Replicas      *ebpf.Map `ebpf:"replicas"`
 	Slots         *ebpf.Map `ebpf:"slots"`
+	Uplinks       *ebpf.Map `ebpf:"uplinks"`
 }
 
 func (m *benchMaps) Close() error {
@@ -155,6 +161,7 @@ func (m *benchMaps) Close() error {
 		m.Jobs,
 		m.Lateness,
 		m.Members,
+		m.Parents,
 		m.Payload256Map,
 		m.Payload32Map,
 		m.Payload64Map,
@@ -162,6 +169,7 @@ func (m *benchMaps) Close() error {
 		m.Progress,
 		m.Replicas,
 		m.Slots,
+		m.Uplinks,
 	)
 }
 

@@ -13,9 +13,9 @@ import (
 const (
 	// layoutVersion is that of the maps: names, types, keys, values and what they mean, the ones of this file included.
 	// A build takes over maps of its own layout only.
-	layoutVersion = 3
+	layoutVersion = 4
 	// programVersion is that of the programs over a layout. It grows with every change of theirs.
-	programVersion = 4
+	programVersion = 5
 )
 
 // descriptionMagic begins the description of every layout: "spillway".

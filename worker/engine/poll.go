@@ -260,5 +260,8 @@ func (e *Engine) relabel(packet []byte) {
 		return // only what Decode took is kept
 	}
 	h.Generation, h.Cookie = e.cfg.Generation, e.cfg.Cookie
+	if !e.cfg.releases() && h.Flags&wire.Partial == 0 {
+		h.Bitmap = e.full // of the homes that there are now
+	}
 	h.Encode(packet)
 }
