@@ -163,6 +163,9 @@ func (a *Aggregator) AddJob(j Job) error {
 	in.job = j.clone()
 	in.job.Policy, in.job.Resumed = j.policy()
 	in.job.Place = &in.slots.first
+	if p := in.job.Parent; p != nil {
+		p.Shards = max(p.Shards, 1)
+	}
 	for i := range in.job.Members {
 		if m := &in.job.Members[i]; j.Group.IsValid() {
 			m.MAC, m.Ifindex, m.Port = nil, 0, 0

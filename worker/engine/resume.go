@@ -21,7 +21,7 @@ func (e *Engine) Resume(now int64, next Config) error {
 	if before, after := e.cfg.shape(), next.shape(); before != after {
 		return fmt.Errorf("engine: go on in generation %d: the job would be another, %+v instead of %+v", next.Generation, after, before)
 	}
-	e.cfg.Generation, e.cfg.Cookie = next.Generation, next.Cookie
+	e.cfg.Job, e.cfg.Generation, e.cfg.Cookie = next.Job, next.Generation, next.Cookie
 	e.setLevel(next.Level)
 	e.setTor(next.Tor, next.Priority)
 	for position := e.base; position < e.next; position++ {
@@ -49,6 +49,9 @@ func (e *Engine) Resume(now int64, next Config) error {
 
 // shape is what all generations of a job that follow each other have in common.
 func (c Config) shape() Config {
+	if c.Level != nil {
+		c.Job = 0 // each node of a tree has its own name for the job
+	}
 	c.Generation, c.Cookie, c.Priority, c.Tor, c.Level, c.MinRTO, c.MaxRTO, c.Silence, c.FirstSeq = 0, 0, 0, nil, nil, 0, 0, 0, 0
 	return c
 }

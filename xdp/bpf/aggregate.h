@@ -162,7 +162,10 @@ static __always_inline struct outcome visit_slot(struct slot *slot, const struct
 		slot->flags = flags;
 		slot->complete = 0;
 		slot->addends = 1;
-		slot->place = terms & TERM_ABOVE ? (__be16)0xffff : wire_of(f)->slot;
+		if (!(terms & TERM_ABOVE))
+			slot->place = wire_of(f)->slot;
+		else if (!present || ahead)
+			slot->place = 0xffff; /* no child has named one */
 		slot->wide = op != WIRE_SUM;
 		distance &= (__u64)slot->wide - 1;
 		back = distance;
@@ -200,7 +203,7 @@ static __always_inline struct outcome visit_slot(struct slot *slot, const struct
 		}
 	}
 	barrier();
-	if ((slot->verdict & VERDICT_DUE) && !slot->complete && ranks_in(slot->bitmap) >= job->quorum) {
+	if ((slot->verdict & VERDICT_DUE) && !slot->complete && !(terms & TERM_INNER) && ranks_in(slot->bitmap) >= job->quorum) {
 		slot->complete = 1;
 		slot->flags |= WIRE_PARTIAL;
 		slot->verdict |= VERDICT_RELEASED | VERDICT_PUBLISH | VERDICT_EMITTED;
