@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/vishvananda/netlink"
@@ -22,6 +23,8 @@ type Rack struct {
 	appliances []*appliance // at least one
 	workers    []*namespace
 	links      []attachment     // of the workers
+	forest     *forest          // of several racks; nil of one
+	spineLinks []attachment     // of the aggregators of several racks
 	injector   *faults.Injector // nil without faults
 
 	authority *certs.Authority // of all certificates
@@ -49,6 +52,12 @@ func New(ctx context.Context, config Config) (r *Rack, err error) {
 	}
 	if r.sw, err = newNamespace("the switch"); err != nil {
 		return r, err
+	}
+	if config.Racks > 1 {
+		if err := r.addRacks(ctx); err != nil {
+			return r, err
+		}
+		return r, r.addFaults()
 	}
 	if config.Tor.Kind == TorNone {
 		if r.bridge, err = makeBridge(r.sw, "rack", config.mtu()); err != nil {
@@ -92,7 +101,7 @@ func (r *Rack) addFaults() (err error) {
 	if r.injector, err = faults.Load(r.config.Faults); err != nil {
 		return err
 	}
-	for _, joined := range r.links {
+	for _, joined := range append(slices.Clone(r.links), r.spineLinks...) {
 		at := joined.port()
 		if err := r.injector.Attach(r.sw.link, at.index, faults.Link{Rate: r.config.Rate, MTU: r.config.mtu()}); err != nil {
 			return fmt.Errorf("port %s: %w", at.name, err)
@@ -111,7 +120,7 @@ func (r *Rack) SetFaults(rates faults.Rates) (err error) {
 		return errors.New("change the faults: a detour for packets that come late cannot be changed")
 	}
 	if r.injector != nil {
-		for _, joined := range r.links {
+		for _, joined := range append(slices.Clone(r.links), r.spineLinks...) {
 			if err := r.injector.Detach(r.sw.link, joined.port().index); err != nil {
 				return err
 			}
@@ -151,7 +160,7 @@ func (r *Rack) Close() error {
 	for _, a := range r.appliances {
 		all = append(all, a.close())
 	}
-	all = append(all, r.tor.close())
+	all = append(all, r.tor.close(), r.forest.close())
 	if r.injector != nil {
 		all = append(all, r.injector.Close())
 	}
