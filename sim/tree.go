@@ -54,7 +54,7 @@ type NodeDeath struct {
 const (
 	treePort     = 9736 // of homes with nodes below them, and of those that no ToR looks after
 	selfPort     = 9744 // of node 0, to which its parent's packets come; others' follow
-	mostNodes    = 24
+	mostNodes    = 72
 	mostChildren = 64
 )
 
@@ -134,10 +134,12 @@ func (w *wood) build(k *Kit) error {
 			return err
 		}
 		x.wanders, x.taken = true, results
-		// Of every node that can be its home with a group of its own.
-		groups := make([]netip.Addr, w.Nodes)
-		for n := range groups {
-			groups[n] = treeGroup(n)
+		// Those of every node that can be its home.
+		groups := []netip.Addr{treeGroup(w.shape.Of[rank])}
+		for n := range w.Nodes {
+			if len(w.Deaths) > 0 && n != w.shape.Of[rank] {
+				groups = append(groups, treeGroup(n))
+			}
 		}
 		w.fabric.Add(x, groups...)
 		w.workers = append(w.workers, x)

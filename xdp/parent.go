@@ -41,7 +41,7 @@ type Parent struct {
 // maxHomePorts bounds the ports of a home.
 const maxHomePorts = 1 << 15
 
-// Terms of bpf/quorum.h; TestTerms holds them to that.
+// What the program calls TERM_INNER and TERM_ABOVE (bpf/quorum.h). Of an other number TestTreeRules would see nothing go up, or come down.
 const (
 	termInner = 1 << 3
 	termAbove = 1 << 4
