@@ -246,7 +246,9 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 	const struct below *below = NULL;
 
 	if (type != WIRE_DATA && type != WIRE_PROBE) {
+#ifndef ROOTS_ONLY
 		below = node_below(f);
+#endif
 		if (type != WIRE_RESULT && (!below || (type != WIRE_SOLICIT && type != WIRE_PENDING)))
 			return drop_jobless(COUNT_BAD_TYPE);
 	}
@@ -276,23 +278,17 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 
 	__u64 bitmap = wire_bitmap(wire_of(f));
 	const struct member *member;
-	__u32 above; /* a flag as well; the verifier knows it in neither case */
+	__u32 above __attribute__((unused)); /* TERM_ABOVE or 0; the verifier knows it in neither case */
 
 	if (below) {
-		const struct uplink *up = bpf_map_lookup_elem(&uplinks, &id);
+		__u32 refused = check_above(ctx, id);
 
-		if (!up || !job->inner || (ip_of(f)->daddr != up->self && ip_of(f)->daddr != up->group))
+		if (refused == COUNT_UNKNOWN_JOB)
 			return drop_jobless(COUNT_UNKNOWN_JOB);
-		if (wire_of(f)->generation != up->generation)
-			return drop(c, COUNT_BAD_GENERATION);
-		if (bpf_ntohl(wire_of(f)->cookie) != up->cookie)
-			return drop(c, COUNT_BAD_COOKIE);
+		if (refused < COUNT_END)
+			return drop(c, refused);
 		if (type != WIRE_RESULT)
-			return descend(ctx, f, job, up, c, id);
-		if (elems > job->elements)
-			return drop(c, COUNT_BAD_ELEMS);
-		if (bitmap != up->full || (wire_of(f)->flags & WIRE_PARTIAL))
-			return drop(c, COUNT_BAD_BITMAP);
+			return descend(ctx, id);
 		member = &below->as;
 		above = below->terms;
 	} else {
@@ -336,13 +332,18 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 	/* No call: the kernel puts a load of its tick count in its place. */
 	__u64 now = bpf_jiffies64();
 
-	if (!above) {
+	__u32 terms = 0;
+
+#ifndef ROOTS_ONLY
+	terms = job->inner | above;
+#endif
+	if (!(terms & TERM_ABOVE)) {
 		c->member[index].packets++;
 		c->member[index].last = now;
 	}
 	count(c, type == WIRE_DATA ? COUNT_DATA : type == WIRE_RESULT ? COUNT_RESULT : COUNT_PROBE);
 
-	__u32 tenant = tenant_of(id, job->generation), terms = job->inner | above;
+	__u32 tenant = tenant_of(id, job->generation);
 	__u64 absent = 0;
 	__u32 seq = bpf_ntohl(wire_of(f)->seq);
 
@@ -400,26 +401,15 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 	bool adopted = resend && aggregates;
 
 	if ((out.verdict & VERDICT_SUM) || event == COUNT_ASKED_UP || event == COUNT_RETURNED_UP) {
-		const struct uplink *up = bpf_map_lookup_elem(&uplinks, &id);
-
-		if (!up)
-			return drop(c, COUNT_INTERNAL);
 		if (out.verdict & VERDICT_SUM)
 			count(c, COUNT_SENT_UP);
 		else
 			out.flags = wire_of(f)->flags & (WIRE_SATURATED | WIRE_ECN);
-		return send_up(ctx, f, up, rank, out.flags);
+		return send_up(ctx, id, rank, out.flags);
 	}
-	if (above && (out.verdict & VERDICT_EMITTED)) {
-		const struct uplink *up = bpf_map_lookup_elem(&uplinks, &id);
-
-		if (!up)
-			return drop(c, COUNT_INTERNAL);
+	if ((terms & TERM_ABOVE) && (out.verdict & VERDICT_EMITTED)) {
 		count(c, COUNT_PUBLISHED);
-		address_all(f, job);
-		come_down(f, job, up, id, out.place);
-		make_result(f, out.have, out.flags, out.words);
-		return send_down(ctx, job, up);
+		return publish_below(ctx, id, out.flags, out.place, out.words);
 	}
 	if (out.verdict & VERDICT_EMITTED) {
 		bool to_all = (out.verdict & VERDICT_PUBLISH) || adopted;

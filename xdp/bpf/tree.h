@@ -73,6 +73,15 @@ static __always_inline bool summed(const struct slot *slot, const struct job *jo
 	return (terms & TERM_INNER) && slot->bitmap == job->full;
 }
 
+/* What follows are functions of their own, which the verifier looks at once, apart from all ways that lead to them. */
+
+static __always_inline struct frame *frame_of(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data;
+
+	return data + FRAME_SIZE > (void *)(long)ctx->data_end ? NULL : data;
+}
+
 static __always_inline int leave_by(struct xdp_md *ctx, __u32 ifindex)
 {
 	return ifindex && ifindex != ctx->ingress_ifindex ? bpf_redirect(ifindex, 0) : XDP_TX;
@@ -80,8 +89,14 @@ static __always_inline int leave_by(struct xdp_md *ctx, __u32 ifindex)
 
 /* The packet, whose elements are in place, goes to the parent as this node's. In place of a slot of a ToR, it names who asks: this
  * node, and its child. No ToR looks at it, for it is to a port of none. */
-static __always_inline int send_up(struct xdp_md *ctx, struct frame *f, const struct uplink *up, __u32 child, __u8 flags)
+__attribute__((noinline)) int send_up(struct xdp_md *ctx, __u32 id, __u32 child, __u32 flags)
 {
+	const struct uplink *up = bpf_map_lookup_elem(&uplinks, &id);
+	struct frame *f = frame_of(ctx);
+
+	if (!up || !f)
+		return XDP_DROP;
+
 	__u8 type = wire_of(f)->type;
 	__u32 seq = bpf_ntohl(wire_of(f)->seq);
 	__u32 run = seq >> 6;
@@ -123,10 +138,54 @@ static __always_inline int send_down(struct xdp_md *ctx, const struct job *job, 
 }
 
 
-/* The parent's SOLICIT or PENDING: what it means for the children, if anything. */
-static __always_inline int descend(struct xdp_md *ctx, struct frame *f, const struct job *job, const struct uplink *up,
-				   struct job_counters *c, __u32 id)
+/* The parent's RESULT, which is in the packet still, goes to the children with what the slot says of it; words are those of its elements. */
+__attribute__((noinline)) int publish_below(struct xdp_md *ctx, __u32 id, __u32 flags, __u32 place, __u64 words)
 {
+	const struct job *job = bpf_map_lookup_elem(&jobs, &id);
+	const struct uplink *up = bpf_map_lookup_elem(&uplinks, &id);
+	struct frame *f = frame_of(ctx);
+
+	if (!job || !up || !f)
+		return XDP_DROP;
+	address_all(f, job);
+	come_down(f, job, up, id, place);
+	make_result(f, job->full, flags, words);
+	return send_down(ctx, job, up);
+}
+
+/* Whether a parent's packet is as one must be, up to what is in the slot: COUNT_END, or the reason to drop it. */
+__attribute__((noinline)) int check_above(struct xdp_md *ctx, __u32 id)
+{
+	const struct job *job = bpf_map_lookup_elem(&jobs, &id);
+	const struct uplink *up = bpf_map_lookup_elem(&uplinks, &id);
+	const struct frame *f = frame_of(ctx);
+
+	if (!job || !up || !f)
+		return COUNT_INTERNAL;
+	if (!job->inner || (ip_of(f)->daddr != up->self && ip_of(f)->daddr != up->group))
+		return COUNT_UNKNOWN_JOB;
+	if (wire_of(f)->generation != up->generation)
+		return COUNT_BAD_GENERATION;
+	if (bpf_ntohl(wire_of(f)->cookie) != up->cookie)
+		return COUNT_BAD_COOKIE;
+	if (bpf_ntohs(wire_of(f)->elems) > job->elements)
+		return COUNT_BAD_ELEMS;
+	if (wire_of(f)->type == WIRE_RESULT && (wire_bitmap(wire_of(f)) != up->full || (wire_of(f)->flags & WIRE_PARTIAL)))
+		return COUNT_BAD_BITMAP;
+	return COUNT_END;
+}
+
+/* The parent's SOLICIT or PENDING: what it means for the children, if anything. */
+__attribute__((noinline)) int descend(struct xdp_md *ctx, __u32 id)
+{
+	const struct job *job = bpf_map_lookup_elem(&jobs, &id);
+	const struct uplink *up = bpf_map_lookup_elem(&uplinks, &id);
+	struct job_counters *c = bpf_map_lookup_elem(&counters, &id);
+	struct frame *f = frame_of(ctx);
+
+	if (!job || !up || !c || !f)
+		return XDP_DROP;
+
 	__u8 type = wire_of(f)->type, flags = wire_of(f)->flags;
 	__u64 have = wire_bitmap(wire_of(f));
 	__u32 seq = bpf_ntohl(wire_of(f)->seq);
