@@ -25,16 +25,22 @@ export BPF2GO_STRIP := llvm-strip-$(CLANG_VERSION)
 export C_INCLUDE_PATH := /usr/include/$(shell uname -m)-linux-gnu
 # What the test of the package boots a Debian with.
 SYSTEMD_PACKAGES := debootstrap systemd-container
-# What builds the C library, and the programs in C that test it.
+# What builds the C library, and the programs in C that test it; and for the other architecture, whose programs qemu runs in the tests.
 LIB_PACKAGES := gcc libc6-dev
+CROSS_PACKAGES := $(if $(filter aarch64,$(shell uname -m)),gcc-x86-64-linux-gnu libc6-dev-amd64-cross,gcc-aarch64-linux-gnu libc6-dev-arm64-cross) qemu-user
 # What the Python package is tested with, and the wheel is built with.
 PYTHON_PACKAGES := python3-torch python3-numpy python3-setuptools python3-wheel flake8
+# What has assembly for arm64, or is the pure Go that the protocol is made of.
+ARM64_TESTS := ./worker/fixedpoint ./wire ./worker/engine
+# What Spillway is compared with (spill-load compare, make bench), and the browser that its page is tested in.
+COMPARE_PACKAGES := python3-torch python3-numpy openmpi-bin python3-mpi4py
+BROWSER_PACKAGES := chromium
 GENERATE_PACKAGES := clang-$(CLANG_VERSION) llvm-$(CLANG_VERSION) libbpf-dev linux-libc-dev
 
 SEEDS ?= 2800
 FIRST ?= 1
 
-.PHONY: help build lib wheel deb test test-systemd test-bmv2 demo sim bench generate p4 lint clean need-go need-root generate-deps systemd-deps lib-deps python-deps
+.PHONY: help build lib wheel deb test test-arm64 test-systemd test-bmv2 demo sim bench generate p4 lint clean need-go need-root generate-deps systemd-deps lib-deps python-deps compare-deps browser-deps cross-deps
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 15
@@ -56,13 +62,17 @@ wheel: python-deps ## the Python package in dist/, for every version and archite
 	cd .cache/python && /usr/bin/python3 -c "import setuptools.build_meta; print(setuptools.build_meta.build_wheel('../../dist'))"
 	@if [[ -n "$(SUDO_USER)" ]]; then chown -R "$(SUDO_USER):" dist; fi
 
-deb: need-go lib-deps ## Debian packages of the appliance for amd64 and arm64 in dist/
+deb: need-go lib-deps cross-deps ## Debian packages of the appliance and the libraries for amd64 and arm64 in dist/
 	go run ./appliance/packaging/makedeb -out dist
 	@if [[ -n "$(SUDO_USER)" ]]; then chown -R "$(SUDO_USER):" dist; fi
 
-test: need-go need-root systemd-deps lib-deps python-deps ## the whole test suite (root: it loads BPF programs and makes network namespaces)
+test: need-go need-root systemd-deps lib-deps python-deps compare-deps browser-deps cross-deps ## the whole test suite (root: it loads BPF programs and makes network namespaces)
 	go build -buildvcs=false ./...
+	@$(MAKE) --no-print-directory test-arm64
 	go run ./loadtest/testsummary -count=1 -p=1 -timeout=9m ./...
+
+test-arm64: need-go cross-deps ## the tests of the conversions, the packets and the worker's engine, run as arm64 (emulated on other machines)
+	GOOS=linux GOARCH=arm64 go test -count=1 $(if $(filter-out aarch64,$(shell uname -m)),-exec qemu-aarch64) -timeout 9m $(ARM64_TESTS)
 
 test-systemd: need-go need-root systemd-deps ## the Debian package in a Debian that a real systemd boots (fetched once, some 60 MB, and kept in ~/.cache/spillway)
 	go test -count=1 -v -timeout 20m ./appliance/packaging/systemdtest
@@ -79,7 +89,7 @@ sim: need-go need-root ## SEEDS=2800 FIRST=1: that many seeds of the simulated n
 	go test ./sim -run '^TestQuorumSeeds$$' -count=1 -v -timeout 120m -args -quorum-seeds $(SEEDS) -first $(FIRST)
 	go test ./sim -run '^TestTreeSeeds$$' -count=1 -v -timeout 120m -args -tree-seeds $(SEEDS) -first $(FIRST)
 
-bench: need-root build ## measure everything again and write docs/benchmarks.md; SECTION=words of a title: only that
+bench: need-root build lib python-deps compare-deps ## measure everything again and write docs/benchmarks.md; SECTION=words of a title: only that
 	bin/spill-load benchmarks --write docs/benchmarks.md $(if $(SECTION),--section "$(SECTION)")
 
 generate: need-go generate-deps ## everything that is generated: the BPF objects and their Go bindings (needs clang)
@@ -122,5 +132,14 @@ systemd-deps:
 lib-deps:
 	$(call install,$(LIB_PACKAGES),docs/c-api.md)
 
+cross-deps:
+	$(call install,$(CROSS_PACKAGES),docs/c-api.md)
+
 python-deps:
 	$(call install,$(PYTHON_PACKAGES),docs/pytorch.md)
+
+compare-deps:
+	$(call install,$(COMPARE_PACKAGES),docs/operations.md)
+
+browser-deps:
+	$(call install,$(BROWSER_PACKAGES),docs/operations.md)

@@ -35,6 +35,7 @@ behind, however it ends.
   sudo spill-load bench                                  the aggregator alone, a packet
   sudo spill-load demo                                   a training job, without loss and with
   sudo spill-load chaos switch-reboot                    kill the ToR again and again, and see
+  sudo spill-load compare                                Gloo, Open MPI and a parameter server on the same links
   sudo spill-load torch                                  a training job in PyTorch, and gloo beside it
 
 Exit codes: 0 done and every bit right; 1 failure, a wrong bit, or interrupted
@@ -44,6 +45,7 @@ by a signal; 2 a command line that cannot be meant.`,
 			benchCommand(s),
 			demoCommand(s),
 			torchCommand(s),
+			compareCommand(s),
 			chaosCommand(s),
 			benchmarksCommand(s),
 			workerCommand(s),
@@ -51,6 +53,8 @@ by a signal; 2 a command line that cannot be meant.`,
 			daemonCommand(s),
 			chaosWorkerCommand(s),
 			demoWorkerCommand(s),
+			peerServerCommand(s),
+			peerWorkerCommand(s),
 		},
 		Reader:               s.in,
 		Writer:               s.out,

@@ -42,6 +42,7 @@ beside it a bare byte-swap-and-add loop over the same elements.
   payload_gbps  10^9 bits of elements a second that one core takes in at merge_ns
 
   exponent_ns, quantise_ns, dequantise_ns   what a worker does to a chunk of float32
+  quantise16_ns, dequantise16_ns            the same in 16 bits an element
   conversion_gbps   10^9 bits of elements a second that one core converts out and back
 
 With --tor, a DATA packet in the software ToR:

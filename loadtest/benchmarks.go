@@ -60,13 +60,13 @@ func (o *benchmarksOptions) run(ctx context.Context) error {
 			page.WriteString(kept[s.title])
 			continue
 		}
-		values, err := o.measure(ctx, s)
+		values, reports, err := o.measure(ctx, s)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.title, err)
 		}
 		s.write(&page, values)
 		if s.plot != nil && o.write != "" {
-			if err := s.draw(filepath.Dir(o.write), values); err != nil {
+			if err := s.draw(filepath.Dir(o.write), values, reports); err != nil {
 				return fmt.Errorf("%s: %w", s.title, err)
 			}
 		}
@@ -105,47 +105,47 @@ func (o *benchmarksOptions) kept() (map[string]string, error) {
 }
 
 // measure makes a section's figures: values[row][column], medians over the
-// rounds. Every round runs all of the section's commands in turn, so that a ratio is of runs side by side.
-func (o *benchmarksOptions) measure(ctx context.Context, s section) ([][]float64, error) {
+// rounds, and the reports of the last one, by command. Every round runs all of the section's commands in turn, so that a ratio is of runs side by side.
+func (o *benchmarksOptions) measure(ctx context.Context, s section) (values [][]float64, reports map[string]json.RawMessage, err error) {
 	samples := make([][][]float64, len(s.rows))
 	for i := range samples {
 		samples[i] = make([][]float64, len(s.columns))
 	}
 	for round := range o.rounds {
-		reports := make(map[string]json.RawMessage) // by command: rows may share one
+		reports = make(map[string]json.RawMessage) // rows may share one
 		figures := make([]figure, len(s.rows))
 		for i, row := range s.rows {
-			key := strings.Join(row.args, " ")
+			key := row.command()
 			if _, ran := reports[key]; !ran {
 				fmt.Fprintf(o.err, "round %d of %d: spill-load %s\n", round+1, o.rounds, key)
 				output, err := runSelf(ctx, row.args)
 				if err != nil {
-					return nil, fmt.Errorf("spill-load %s: %w", key, err)
+					return nil, nil, fmt.Errorf("spill-load %s: %w", key, err)
 				}
 				reports[key] = output
 			}
 			var err error
 			if figures[i], err = row.read(reports[key]); err != nil {
-				return nil, fmt.Errorf("spill-load %s: %w", key, err)
+				return nil, nil, fmt.Errorf("spill-load %s: %w", key, err)
 			}
 		}
 		for i := range s.rows {
 			for j, c := range s.columns {
 				value, err := c.value(figures[i], figures[s.rows[i].base])
 				if err != nil {
-					return nil, err
+					return nil, nil, err
 				}
 				samples[i][j] = append(samples[i][j], value)
 			}
 		}
 	}
-	values := make([][]float64, len(s.rows))
+	values = make([][]float64, len(s.rows))
 	for i, row := range samples {
 		for _, column := range row {
 			values[i] = append(values[i], median(column))
 		}
 	}
-	return values, nil
+	return values, reports, nil
 }
 
 // runSelf runs this program with other arguments and returns what it says on stdout.

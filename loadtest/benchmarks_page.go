@@ -52,7 +52,7 @@ func (s section) write(w io.Writer, values [][]float64) {
 	fmt.Fprintln(w)
 	said := ""
 	for _, r := range s.rows {
-		if command := strings.Join(r.args, " "); command != said {
+		if command := r.command(); command != said {
 			fmt.Fprintf(w, "    sudo bin/spill-load %s\n", command)
 			said = command
 		}

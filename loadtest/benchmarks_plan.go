@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // figure is what one command measured, by the JSON keys of its report.
@@ -29,6 +30,9 @@ type row struct {
 	curve string  // of the section's plot, empty if the row is not in it
 	x     float64 // in the plot
 }
+
+// command is the row's, as the page gives it.
+func (r row) command() string { return strings.Join(r.args, " ") }
 
 // column is a value of every row: a key of the report, or the ratio of two, in the
 // same row or (relative) against the base row of the same round.
@@ -100,11 +104,12 @@ func benchmarkPlan() []section {
 		},
 	}, {
 		title: "The worker's conversions, a chunk",
-		text: "What a worker does to a chunk of float32, on one core: find its exponent, quantise it into the packet, and back from the RESULT. Out and back is what one core " +
+		text: "What a worker does to a chunk of float32, on one core: find its exponent, quantise it into the packet, and back from the RESULT; and the latter two of the same elements in 16 bits each. Out and back is what one core " +
 			"converts in Gbit/s of elements; as long as that is far above the link's rate, conversion is not the bottleneck.",
 		rows: conversions,
 		columns: []column{
 			{title: "exponent, ns", key: "exponent_ns"}, {title: "quantise, ns", key: "quantise_ns"}, {title: "dequantise, ns", key: "dequantise_ns"},
+			{title: "quantise in 16 bits, ns", key: "quantise16_ns"}, {title: "dequantise, ns", key: "dequantise16_ns"},
 			{title: "out and back, Gbit/s", key: "conversion_gbps", digits: 1},
 		},
 	}, {
@@ -116,11 +121,21 @@ func benchmarkPlan() []section {
 		},
 		columns: []column{p50, p99, bandwidth, share, elements, resent},
 	}, {
+		title: "16 bits on the wire",
+		text: "A job may have its sums of floats in 16 bits an element, two to each element of a packet: half the packets, and coarser sums (docs/protocol.md, section 5). The same tensor of 40 MB, " +
+			"and each result still compared bit for bit with a sum made apart from the library. The wire limit of the second row is half that of the first.",
+		rows: []row{
+			{label: "32 bits", args: bulk("--rate", "500mbit", "--elements", "256", "--wire-bits", "32"), read: readRun},
+			{label: "16 bits", args: bulk("--rate", "500mbit", "--elements", "256", "--wire-bits", "16"), aim: "2 × as fast", read: readRun},
+		},
+		columns: []column{p50, p99, {title: "times as fast", key: "algbw_gbps", relative: true, digits: 2}, bandwidth, share, elements, resent},
+	}, {
 		title: "Four workers on unshaped links",
 		text:  "What the machine's cores allow: workers, switch and aggregator share them. At E = 832 it is the bytes that cost, not the packets: each element is copied or converted about ten times on its way out and back, and the aim is missed.",
 		rows: []row{
 			{label: "E = 256", args: bulk("--rate", "unshaped", "--elements", "256"), aim: "> 0.96 Gbit/s", read: readRun},
 			{label: "E = 832", args: bulk("--rate", "unshaped", "--elements", "832"), aim: "> 2.6 Gbit/s", read: readRun},
+			{label: "E = 832, AF_XDP with copies", args: bulk("--rate", "unshaped", "--elements", "832", "--transport", "af_xdp"), read: readRun},
 		},
 		columns: []column{p50, p99, bandwidth, elements, resent},
 	}, {
@@ -132,19 +147,22 @@ func benchmarkPlan() []section {
 			{label: "none", args: bulk("--rate", "500mbit", "--elements", "256", "--loss", "0%"), read: readRun},
 			{label: "one in 100 million", args: bulk("--rate", "500mbit", "--elements", "256", "--loss", "0.000001%"), read: readRun},
 			{label: "0.1%", args: bulk("--rate", "500mbit", "--elements", "256", "--loss", "0.1%"), aim: "≥ 90%", read: readRun},
-			{label: "1%", args: bulk("--rate", "500mbit", "--elements", "256", "--loss", "1%"), aim: "≥ 60%", read: readRun},
+			{label: "1%", args: bulk("--rate", "500mbit", "--elements", "256", "--loss", "1%"), aim: "≥ 60%, time ≤ 1.5 × that of none", read: readRun},
 		},
-		columns: []column{{title: "goodput", key: "algbw_gbps", relative: true, percent: true, digits: 1}, bandwidth, p50, p99, resent},
+		columns: []column{{title: "goodput", key: "algbw_gbps", relative: true, percent: true, digits: 1}, {title: "time ÷ that of none", key: "p50_ms", relative: true, digits: 2}, bandwidth, p50, p99, resent},
 	}, {
 		title: "Small messages",
 		text:  "Latency of an all-reduce of 4 kB, 1,000 float32: a descriptor and four chunks, two round trips.",
 		rows: []row{
 			{label: "unshaped", args: small("--rate", "unshaped"), read: readRun},
 			{label: "1 Gbit/s", args: small("--rate", "1gbit"), read: readRun},
+			{label: "unshaped, busy poll", args: small("--rate", "unshaped", "--busy-poll", "50us"), read: readRun},
+			{label: "unshaped, AF_XDP with copies", args: small("--rate", "unshaped", "--transport", "af_xdp"), read: readRun},
+			{label: "unshaped, both", args: small("--rate", "unshaped", "--transport", "af_xdp", "--busy-poll", "50us"), read: readRun},
 		},
 		columns: []column{{title: "p50, ms", key: "p50_ms", digits: 3}, {title: "p99, ms", key: "p99_ms", digits: 3}},
 	}}
-	return append(sections, torPlan()...)
+	return slices.Concat(sections, comparePlan(), torPlan(), stragglerPlan(), torchPlan())
 }
 
 // readRun reads the report of `spill-load run`. A run with a wrong bit is no measurement.

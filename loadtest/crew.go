@@ -14,7 +14,16 @@ import (
 )
 
 // A crew is the worker processes of a job.
-type crew struct{ processes []*rack.Process }
+type crew struct {
+	processes []*rack.Process
+	members   []member // whom questions are put to, by rank: the processes, or ranks that one process has started
+}
+
+// A member is asked in lines of JSON, and says why it ended if it has: its error wraps rack.ErrEnded.
+type member interface {
+	Send(v any) error
+	Receive(ctx context.Context, v any) error
+}
 
 // newCrew starts a process at each of these workers of the rack, in the order of the job's ranks, or at all if nil; the rack's Close stops them.
 // Args are the command that they are of this program, files what they inherit.
@@ -30,25 +39,30 @@ func newCrew(r *rack.Rack, s streams, hosts []int, args []string, files ...*os.F
 		if err != nil {
 			return nil, err
 		}
-		c.processes = append(c.processes, p)
+		c.add(p)
 	}
 	return c, nil
+}
+
+// add takes in a process that answers for itself.
+func (c *crew) add(p *rack.Process) {
+	c.processes, c.members = append(c.processes, p), append(c.members, p)
 }
 
 // ask puts a question to all and returns the answers by rank. That a worker's
 // collective failed is an error, which names the ranks.
 func (c *crew) ask(ctx context.Context, question func(rank int) any) ([]answer, error) {
-	for rank, p := range c.processes {
+	for rank, p := range c.members {
 		if err := p.Send(question(rank)); err != nil {
 			return nil, c.explain(ctx, p, err)
 		}
 	}
-	answers := make([]answer, len(c.processes))
+	answers := make([]answer, len(c.members))
 	// When one process has ended there is no use in waiting for the others' collectives to fail.
 	listening, ctx := errgroup.WithContext(ctx)
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
-	for rank, p := range c.processes {
+	for rank, p := range c.members {
 		listening.Go(func() error {
 			if err := p.Receive(ctx, &answers[rank]); err != nil {
 				return err
@@ -91,7 +105,7 @@ func failures(answers []answer) error {
 }
 
 // explain says how a process ended that could not be written to.
-func (c *crew) explain(ctx context.Context, p *rack.Process, err error) error {
+func (c *crew) explain(ctx context.Context, p member, err error) error {
 	var last answer
 	if ended := p.Receive(ctx, &last); errors.Is(ended, rack.ErrEnded) {
 		return ended

@@ -32,8 +32,8 @@ var errDemo = errors.New("the demo failed")
 
 // demoOptions are what can be chosen.
 type demoOptions struct {
-	epochs int
-	loss   quantity.Probability
+	epochs, wireBits int
+	loss             quantity.Probability
 	streams
 }
 
@@ -47,6 +47,7 @@ func demoCommand(s streams) *cli.Command {
 			"of a training run in this process alone, bit for bit. Needs root.",
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "epochs", Usage: "passes over the training rows", Value: train.Default(demoWorkers).Epochs, Destination: &o.epochs},
+			&cli.IntFlag{Name: "wire-bits", Usage: "`BITS` of a packet for each element of a gradient: 32, or 16, which are half the traffic and coarser sums", Value: wireBits32, Destination: &o.wireBits},
 			&cli.GenericFlag{Name: "loss", Usage: "probability that a packet of the second act is lost at a worker's port, each way", Value: &o.loss},
 		},
 		Action: func(c *cli.Context) error { return o.run(c.Context) },
@@ -56,7 +57,10 @@ func demoCommand(s streams) *cli.Command {
 // run is the whole show.
 func (o *demoOptions) run(ctx context.Context) error {
 	config := train.Default(demoWorkers)
-	config.Epochs = o.epochs
+	config.Epochs, config.WireBits = o.epochs, o.wireBits
+	if o.wireBits != wireBits16 && o.wireBits != wireBits32 {
+		return usagef("demo: --wire-bits is %d, want %d or %d", o.wireBits, wireBits16, wireBits32)
+	}
 	if err := config.Validate(); err != nil {
 		return &usageError{err.Error()}
 	}
@@ -74,6 +78,13 @@ func (o *demoOptions) run(ctx context.Context) error {
 	want, err := o.reference(ctx, config)
 	if err != nil {
 		return err
+	}
+	if o.wireBits == wireBits16 {
+		wide := config
+		wide.WireBits = wireBits32
+		if _, err := o.reference(ctx, wide); err != nil {
+			return err
+		}
 	}
 	verdict := demoVerdict{out: o.out, err: errDemo}
 	for i := range acts {
@@ -102,8 +113,12 @@ func (o *demoOptions) reference(ctx context.Context, config train.Config) (train
 	if err != nil {
 		return train.Epoch{}, fmt.Errorf("reference run: %w", err)
 	}
-	fmt.Fprintf(o.out, "reference: loss %.4f, test accuracy %.2f%%, weights %s (%.1f s)\n",
-		last.Loss/float64(last.Rows), percent(last.TestCorrect, last.TestRows), short(last.Weights), time.Since(began).Seconds())
+	name := "reference"
+	if o.wireBits != wireBits32 {
+		name = fmt.Sprintf("reference in %d bits", config.WireBits)
+	}
+	fmt.Fprintf(o.out, "%s: loss %.4f, test accuracy %.2f%%, weights %s (%.1f s)\n",
+		name, last.Loss/float64(last.Rows), percent(last.TestCorrect, last.TestRows), short(last.Weights), time.Since(began).Seconds())
 	return last, nil
 }
 

@@ -51,7 +51,9 @@ func (a *demoAct) run(ctx context.Context, s streams) (result *demoResult, err e
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	result = &demoResult{mode: r.Mode()}
-	if err := r.AddJob(ctx, demoJob); err != nil {
+	job := demoJob
+	job.WireBits = a.training.WireBits
+	if err := r.AddJob(ctx, job); err != nil {
 		return nil, err
 	}
 	began := time.Now()

@@ -25,6 +25,9 @@ type setup struct {
 	Pause time.Duration `json:"pause,omitzero"` // ns
 	// Chance is the part of the all-reduces before which it does; 0 is all.
 	Chance float64 `json:"chance,omitempty"`
+	// Transport and BusyPoll are how the worker moves packets.
+	Transport worker.Transport `json:"transport,omitempty"`
+	BusyPoll  time.Duration    `json:"busy_poll,omitzero"` // ns
 	// Quorum says that results may lack workers.
 	Quorum bool `json:"quorum,omitempty"`
 }
@@ -35,6 +38,7 @@ const (
 	orderStart = "start" // all-reduce them, the first at monotonic time At
 	orderCheck = "check" // compare them with what they must be
 	orderStats = "stats"
+	orderLoad  = "load" // make room for Batch tensors of so many Elements, filled with multiples of Input
 )
 
 // order is a question to a worker process.
@@ -43,6 +47,12 @@ type order struct {
 	First int    `json:"first,omitempty"`
 	Count int    `json:"count,omitempty"`
 	At    int64  `json:"at,omitempty"` // ns
+	// Of orderLoad, which peers of Spillway are given (peer_tensors.go).
+	Elements int    `json:"elements,omitempty"`
+	Batch    int    `json:"batch,omitempty"`
+	Input    string `json:"input,omitempty"`
+	Sum      string `json:"sum,omitempty"`
+	Bound    string `json:"bound,omitempty"`
 }
 
 // answer is what a worker process says. Error is about the collective; a process
@@ -56,6 +66,8 @@ type answer struct {
 	Missed  []int         `json:"missed,omitempty"`
 	Partial []bool        `json:"partial,omitempty"`
 	Stats   *worker.Stats `json:"stats,omitempty"`
+	// Versions are those of a peer's parts, in the answer to its setup.
+	Versions map[string]string `json:"versions,omitempty"`
 }
 
 // span is when an all-reduce began and ended at a worker, in ns of the monotonic

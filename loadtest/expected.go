@@ -38,7 +38,13 @@ func expect(ctx context.Context, t *task, iteration int, sum *sharedTensor, prog
 	return context.Cause(ctx)
 }
 
-// expectBlock computes the elements [from, to); from is the start of a chunk.
+// What an element of a sum of float32 takes of a packet.
+const (
+	wireBits16 = 16
+	wireBits32 = 32
+)
+
+// expectBlock computes the elements [from, to); from is the start of a chunk, which has at most twice as many elements as a packet.
 func expectBlock(t *task, iteration int, sum *sharedTensor, from, to int) error {
 	if t.options.dtype == typeInt32 {
 		contributions := contribute(t, to-from, func(p pattern, to []int32) { p.fillInt32(to, from, iteration) })
@@ -53,7 +59,11 @@ func expectBlock(t *task, iteration int, sum *sharedTensor, from, to int) error 
 		return nil
 	}
 	contributions := contribute(t, to-from, func(p pattern, to []float32) { p.fillFloat32(to, from, iteration) })
-	result, err := reference.SumFloat32(contributions, t.options.elements)
+	sumOf := reference.SumFloat32
+	if t.options.wireBits == wireBits16 {
+		sumOf = reference.SumFloat32In16
+	}
+	result, err := sumOf(contributions, t.options.elements)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -32,4 +34,19 @@ func thisMachine() Machine {
 		}
 	}
 	return m
+}
+
+// availableMemory is what processes can still have without swapping, in bytes.
+func availableMemory() (uint64, error) {
+	info, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, fmt.Errorf("how much memory there is: %w", err)
+	}
+	for line := range strings.Lines(string(info)) {
+		var kilobytes uint64
+		if n, err := fmt.Sscanf(line, "MemAvailable: %d kB", &kilobytes); err == nil && n == 1 {
+			return kilobytes << 10, nil
+		}
+	}
+	return 0, errors.New("how much memory there is: /proc/meminfo does not say MemAvailable")
 }

@@ -71,9 +71,16 @@ type scenario struct {
 
 func newScenario(t *testing.T, workers int, args ...string) *scenario {
 	t.Helper()
+	return newScenarioOf(t, workers, rack.Job{Silence: 3 * time.Second}, args...)
+}
+
+// newScenarioOf is newScenario with a job that says more.
+func newScenarioOf(t *testing.T, workers int, job rack.Job, args ...string) *scenario {
+	t.Helper()
 	place := pythonPlace(t)
 	s := streams{os.Stdin, os.Stdout, os.Stderr}
 	config := torchRack(s, workers, 256, 0, 0)
+	job.Name, job.Window = "python", 127
 	config.Daemon.Env = []string{asSpillLoad + "=1"}
 	r, err := rack.New(t.Context(), config)
 	if err != nil {
@@ -84,7 +91,6 @@ func newScenario(t *testing.T, workers int, args ...string) *scenario {
 			t.Error(err)
 		}
 	})
-	job := rack.Job{Name: "python", Window: 127, Silence: 3 * time.Second}
 	if err := r.AddJob(t.Context(), job); err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +205,7 @@ func TestPythonMistakes(t *testing.T) {
 			{got.Saturated, "SaturatedError", "int32"},
 			{got.NonFinite, "NonFiniteError", "NaN"},
 			{got.Pickled, "InvalidError", "join in the other"},
-			{got.Disagreement, "DisagreementError", ""},
+			{got.Disagreement, "DisagreementError", "the length: from 10 to 11 elements: the job is broken at this worker and must be joined again"},
 		} {
 			if c.got.Kind != c.kind || !strings.Contains(c.got.Text, c.words) {
 				t.Errorf("rank %d: %s: %q, want a %s with %q", rank, c.got.Kind, c.got.Text, c.kind, c.words)
@@ -223,19 +229,29 @@ func TestPythonMistakes(t *testing.T) {
 	sc.ends(t)
 }
 
-// TestPythonRankKilled: when a rank is killed, the others get an exception that names it within the job's silence, and end; also out of a backward pass.
+// TestPythonRankKilled: when a rank is killed, the others get an exception that names it within the job's silence, or lost_after, and end; also out of a backward pass.
 func TestPythonRankKilled(t *testing.T) {
-	for _, name := range []string{"endless", "endless_ddp"} {
-		t.Run(name, func(t *testing.T) {
-			const killed = 2
-			sc := newScenario(t, 3, name)
+	const killed = 2
+	missing, dead := rack.Job{Silence: 3 * time.Second}, rack.Job{Silence: time.Minute, LostAfter: time.Second}
+	for _, c := range []struct {
+		scenario, kind string
+		job            rack.Job
+		says           string
+	}{
+		{"endless", "MissingRanksError", missing, "missing rank 2"},
+		{"endless_ddp", "MissingRanksError", missing, "missing rank 2"},
+		{"endless", "DeadRanksError", dead, "rank 2 (" + rack.WorkerAddr(killed).String()},
+		{"endless_ddp", "DeadRanksError", dead, "rank 2 (" + rack.WorkerAddr(killed).String()},
+	} {
+		t.Run(c.scenario+" "+c.kind, func(t *testing.T) {
+			sc := newScenarioOf(t, 3, c.job, c.scenario)
 			says[struct{ Started int }](t, sc)
 			sc.processes[killed].Kill()
 			for rank, got := range says[pythonError](t, sc, killed) {
 				if rank == killed {
 					continue
 				}
-				if got.Kind != "MissingRanksError" || !slices.Equal(got.Ranks, []int{killed}) || !strings.Contains(got.Text, "2") || got.After > 10 {
+				if got.Kind != c.kind || !slices.Equal(got.Ranks, []int{killed}) || !strings.Contains(got.Text, c.says) || got.After > 10 {
 					t.Errorf("rank %d got a %s of ranks %v after %.1f s: %s", rank, got.Kind, got.Ranks, got.After, got.Text)
 				}
 			}
@@ -244,12 +260,9 @@ func TestPythonRankKilled(t *testing.T) {
 	}
 }
 
-// TestPythonStaysFlat: memory, descriptors and threads do not grow with the number of all-reduces.
+// TestPythonStaysFlat: memory, descriptors and threads do not grow over 10,000 all-reduces.
 func TestPythonStaysFlat(t *testing.T) {
-	count := "3000"
-	if os.Getenv("SPILLWAY_TEST_LONG") != "" {
-		count = "10000"
-	}
+	const count = "10000"
 	type usage struct{ Memory, Descriptors, Threads int }
 	sc := newScenario(t, 2, "flat", count)
 	for rank, got := range says[struct {

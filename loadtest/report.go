@@ -41,6 +41,8 @@ type Report struct {
 	Jobs         []JobReport `json:"jobs"`
 	AverageJCTMS float64     `json:"average_jct_ms"`
 	TorReboots   int         `json:"tor_reboots"`
+	// Transport is what the workers came to use.
+	Transport worker.Transport `json:"transport"`
 	// DaemonRestarts is how often the aggregator's daemon was killed and started again.
 	DaemonRestarts int `json:"daemon_restarts"`
 
@@ -63,16 +65,19 @@ type Report struct {
 
 // ReportConfig is what was asked for.
 type ReportConfig struct {
-	Workers     int    `json:"workers"`
-	Racks       int    `json:"racks"` // with so many workers each
-	SizeBytes   int64  `json:"size_bytes"`
-	Type        string `json:"dtype"`
-	Elements    int    `json:"elements"`
-	Window      int    `json:"window"`
-	RateBPS     uint64 `json:"rate_bps"`      // 0: unshaped
-	HomeRateBPS uint64 `json:"home_rate_bps"` // 0: unshaped
-	Unicast     bool   `json:"unicast"`
-	Tor         string `json:"tor"`
+	Workers     int     `json:"workers"`
+	Racks       int     `json:"racks"` // with so many workers each
+	SizeBytes   int64   `json:"size_bytes"`
+	Type        string  `json:"dtype"`
+	Elements    int     `json:"elements"`
+	WireBits    int     `json:"wire_bits"` // of an element in a packet
+	Window      int     `json:"window"`
+	RateBPS     uint64  `json:"rate_bps"`      // 0: unshaped
+	HomeRateBPS uint64  `json:"home_rate_bps"` // 0: unshaped
+	Unicast     bool    `json:"unicast"`
+	Transport   string  `json:"transport"`
+	BusyPollMS  float64 `json:"busy_poll_ms"`
+	Tor         string  `json:"tor"`
 	// TorSlots is the ToR's memory in chunks.
 	TorSlots     int          `json:"tor_slots"`
 	TorPartition string       `json:"tor_partition"`
@@ -97,10 +102,13 @@ func newReport(o *runOptions, r *rack.Rack) *Report {
 			SizeBytes:    int64(first.size),
 			Type:         o.dtype,
 			Elements:     o.elements,
+			WireBits:     o.wireBits,
 			Window:       o.window,
 			RateBPS:      uint64(o.rate),
 			HomeRateBPS:  uint64(o.homeRate),
 			Unicast:      o.unicast,
+			Transport:    o.transport,
+			BusyPollMS:   milliseconds(o.busyPoll),
 			Faults:       o.faults(),
 			Tor:          o.tor,
 			TorSlots:     o.slots(),
@@ -143,7 +151,7 @@ func (r *Report) setTimes(times []time.Duration) {
 // idealTime is that of the tensor in full packets back to back at the link's rate, headers included.
 func (c *ReportConfig) idealTime() time.Duration {
 	payload := float64(c.Elements * elementSize)
-	bits := float64(c.SizeBytes) * 8 * (payload + headers) / payload
+	bits := float64(c.SizeBytes) / elementSize * float64(c.WireBits) * (payload + headers) / payload
 	return time.Duration(bits / float64(c.RateBPS) * float64(time.Second))
 }
 
@@ -219,6 +227,7 @@ func (r *Report) writeTable(w io.Writer) error {
 		row("faults from the home", "%+v", r.Faults.Downlink)
 	}
 	row("dropped by queues", "%+v", r.Drops)
+	row("transport", "%s", r.Transport)
 	row("XDP mode", "%s", r.XDPMode)
 	row("machine", "%s, %d cores, Linux %s", r.Machine.CPU, r.Machine.Cores, r.Machine.Kernel)
 	if err := t.Flush(); err != nil {

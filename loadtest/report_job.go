@@ -63,6 +63,7 @@ func (r *Report) addJob(s *session) {
 	r.Workers = append(r.Workers, s.after...)
 	r.Retransmissions += j.Resent
 	if len(r.Jobs) == 1 {
+		r.Transport = s.after[0].Transport.Kind
 		r.setTimes(s.times)
 	}
 	r.Correct = len(r.Wrong) == 0

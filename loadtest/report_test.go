@@ -31,14 +31,18 @@ func TestPercentile(t *testing.T) {
 
 func TestIdealTime(t *testing.T) {
 	// 40 MB at 500 Mbit/s, 1024 bytes of payload and 70 of headers a packet: 40e6·8/500e6·1094/1024 s.
-	c := ReportConfig{SizeBytes: 40_000_000, RateBPS: 500_000_000, Elements: 256}
+	c := ReportConfig{SizeBytes: 40_000_000, RateBPS: 500_000_000, Elements: 256, WireBits: 32}
 	if got := c.idealTime().Seconds(); math.Abs(got-0.68375) > 1e-6 {
 		t.Errorf("ideal time %g s", got)
+	}
+	c.WireBits = 16
+	if got := c.idealTime().Seconds(); math.Abs(got-0.68375/2) > 1e-6 {
+		t.Errorf("ideal time in 16 bits %g s", got)
 	}
 }
 
 func TestReportFigures(t *testing.T) {
-	r := &Report{Config: ReportConfig{SizeBytes: 40_000_000, RateBPS: 500_000_000, Elements: 256}}
+	r := &Report{Config: ReportConfig{SizeBytes: 40_000_000, RateBPS: 500_000_000, Elements: 256, WireBits: 32}}
 	r.setTimes([]time.Duration{900 * time.Millisecond, 700 * time.Millisecond, 800 * time.Millisecond})
 	if r.P50MS != 800 || r.P99MS != 900 || r.MinMS != 700 || r.MaxMS != 900 {
 		t.Errorf("times %+v", r)

@@ -12,6 +12,7 @@ import (
 	"spillway/loadtest/quantity"
 	"spillway/loadtest/rack"
 	"spillway/wire"
+	"spillway/worker"
 	"spillway/worker/engine"
 	"spillway/xdp"
 )
@@ -30,6 +31,7 @@ type runOptions struct {
 	loss, duplicate, reorder quantity.Probability
 	ecn                      quantity.Probability
 	elements, window         int
+	wireBits                 int
 	iterations, warmup       int
 	unicast                  bool
 	tor, torPartition        string
@@ -44,6 +46,8 @@ type runOptions struct {
 	seed                     uint64
 	minRTO, maxRTO, silence  time.Duration
 	timeout                  time.Duration
+	transport                string
+	busyPoll                 time.Duration
 	output                   string
 	quorumOptions
 }
@@ -61,6 +65,7 @@ sum computed apart from the code under test.
   sudo spill-load run --workers 8 --size 160MB --rate 1gbit
   sudo spill-load run --size 4kB --iterations 1000 --rate unshaped
   sudo spill-load run --loss 1% --duplicate 1% --reorder 1%
+  sudo spill-load run --wire-bits 16                           half the traffic, coarser sums
   sudo spill-load run --elements 832 --unicast --output json | jq .p50_ms
   sudo spill-load run --workers 8 --quorum 7 --after 20ms --straggler 100ms --straggler-chance 20% --dtype int32
   sudo spill-load run --racks 4 --workers 4                    4 racks of 4 workers, an aggregator each, and one above
@@ -83,11 +88,12 @@ What the figures mean:
   algbw_gbps        bits of the tensor / p50
   elements_per_s    elements of the tensor / p50
   wire_share        ideal / p50. Ideal: the tensor's full packets back to back at
-                    the link's rate, where a packet of E elements is 4·E bytes of payload
-                    and 70 of headers (Ethernet 14, IPv4 20, UDP 8, Spillway 28;
+                    the link's rate, where a packet of E elements (of 2·E with
+                    --wire-bits 16) is 4·E bytes of payload and 70 of headers (Ethernet 14, IPv4 20, UDP 8, Spillway 28;
                     what the links' token buckets count). The buckets let the first 256 kB
                     pass at once, so a tensor of that order can exceed 1. Null on unshaped links.
   retransmissions   packets the workers sent again, warm-up not counted
+  transport         what the workers came to use, udp or af_xdp; why is in workers[].transport.reason
   counters          what the aggregator counted over the whole run, by reason
   jobs[]            the same of each job (above: of the first), and, warm-up not counted:
     jct_ms          completion time: from its start until its last worker has its last result
@@ -120,6 +126,7 @@ each worker's port, each way. SIGINT and SIGTERM stop all in order; the exit cod
 			&cli.GenericFlag{Name: "reorder", Value: &o.reorder, Usage: "`PERCENT` of packets made late"},
 			&cli.GenericFlag{Name: "ecn", Value: &o.ecn, Usage: "`PERCENT` of packets marked as having met congestion"},
 			&cli.IntFlag{Name: "elements", Aliases: []string{"e"}, Value: 256, Usage: "elements a packet: a multiple of 32 up to 832", Destination: &o.elements},
+			&cli.IntFlag{Name: "wire-bits", Value: wireBits32, Usage: "`BITS` of a packet for each element of a float32: 32 or 16", Destination: &o.wireBits},
 			&cli.IntFlag{Name: "window", Aliases: []string{"w"}, Value: 255, Usage: "chunks a worker has in flight", Destination: &o.window},
 			&cli.IntFlag{Name: "iterations", Aliases: []string{"i"}, Value: 10, Usage: "all-reduces that count", Destination: &o.iterations},
 			&cli.IntFlag{Name: "warmup", Value: 2, Usage: "all-reduces before them", Destination: &o.warmup},
@@ -139,6 +146,8 @@ each worker's port, each way. SIGINT and SIGTERM stop all in order; the exit cod
 			&cli.DurationFlag{Name: "max-rto", Usage: "most retransmission timeout (0: the worker's own)", Destination: &o.maxRTO},
 			&cli.DurationFlag{Name: "silence", Value: 10 * time.Second, Usage: "a worker gives up after so long without any result", Destination: &o.silence},
 			&cli.DurationFlag{Name: "timeout", Value: 5 * time.Minute, Usage: "the run gives up after so long", EnvVars: []string{"SPILL_TIMEOUT"}, Destination: &o.timeout},
+			&cli.StringFlag{Name: "transport", Value: string(worker.TransportAuto), Usage: "`HOW` workers move packets: auto, udp or af_xdp", Destination: &o.transport},
+			&cli.DurationFlag{Name: "busy-poll", Usage: "how long workers look again and again for packets before they sleep (0: not at all)", Destination: &o.busyPoll},
 			outputFlag(&o.output),
 		}, o.quorumOptions.flags()...),
 		Action: func(c *cli.Context) error { return run(c.Context, o, s) },
@@ -187,8 +196,20 @@ func (o *runOptions) validate() error {
 			return err
 		}
 	}
+	if _, err := worker.ParseTransport(o.transport); err != nil {
+		return usagef("run: --%v", err)
+	}
+	if o.busyPoll < 0 || o.busyPoll > worker.MaxBusyPoll {
+		return usagef("run: --busy-poll is %s, want 0 to %s", o.busyPoll, worker.MaxBusyPoll)
+	}
 	if o.dtype != typeFloat32 && o.dtype != typeInt32 {
 		return usagef("run: --dtype %q is neither %s nor %s", o.dtype, typeFloat32, typeInt32)
+	}
+	if o.wireBits != wireBits16 && o.wireBits != wireBits32 {
+		return usagef("run: --wire-bits is %d, want %d or %d", o.wireBits, wireBits16, wireBits32)
+	}
+	if o.wireBits == wireBits16 && o.dtype != typeFloat32 {
+		return usagef("run: --wire-bits %d is for %s: %s has 32 bits in any job", wireBits16, typeFloat32, o.dtype)
 	}
 	for name, d := range map[string]time.Duration{"min-rto": o.minRTO, "max-rto": o.maxRTO, "silence": o.silence - 1, "timeout": o.timeout - 1} {
 		if d < 0 {
@@ -217,6 +238,7 @@ func (o *runOptions) rack(s streams) rack.Config {
 		Slots:    slots,
 		Faults:   o.faults(),
 		Tor:      o.torConfig(s),
+		Rings:    o.transport == string(worker.TransportAFXDP),
 		Daemon:   daemonProcess(s),
 	}
 }

@@ -47,6 +47,8 @@ func (s *session) begin(ctx context.Context) error {
 			Pause:      t.pause(rank),
 			Chance:     float64(t.options.chance),
 			Quorum:     t.options.quorum != 0,
+			Transport:  worker.Transport(t.options.transport),
+			BusyPoll:   t.options.busyPoll,
 		}
 	})
 	return s.named(err)

@@ -103,6 +103,7 @@ func (t *task) job() rack.Job {
 	return rack.Job{
 		Name:     fmt.Sprintf("job-%d", t.id),
 		Window:   o.window,
+		WireBits: o.wireBits,
 		Hosts:    t.hosts,
 		Priority: t.priority,
 		Unicast:  o.unicast,

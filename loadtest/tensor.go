@@ -40,8 +40,11 @@ func newSharedTensor(n int) (*sharedTensor, error) {
 
 // openSharedTensor maps what the parent passed on as a descriptor.
 func openSharedTensor(fd uintptr, n int) (*sharedTensor, error) {
-	return mapTensor(os.NewFile(fd, "spill-load-expected"), n, unix.PROT_READ)
+	return mapTensor(os.NewFile(fd, "spill-load-expected"), n, readOnly)
 }
+
+// readOnly is how memory of another process is mapped.
+const readOnly = unix.PROT_READ
 
 func mapTensor(file *os.File, n, protection int) (*sharedTensor, error) {
 	memory, err := unix.Mmap(int(file.Fd()), 0, n*elementSize, protection, unix.MAP_SHARED)
@@ -55,6 +58,14 @@ func mapTensor(file *os.File, n, protection int) (*sharedTensor, error) {
 func (t *sharedTensor) float32s() []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(t.memory))), len(t.memory)/elementSize)
 }
+
+// float64s has one for every two elements.
+func (t *sharedTensor) float64s() []float64 {
+	return unsafe.Slice((*float64)(unsafe.Pointer(unsafe.SliceData(t.memory))), len(t.memory)/(2*elementSize))
+}
+
+// path is where another process that may look at this one finds the memory.
+func (t *sharedTensor) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), t.file.Fd()) }
 
 func (t *sharedTensor) int32s() []int32 {
 	return unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(t.memory))), len(t.memory)/elementSize)

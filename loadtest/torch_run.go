@@ -159,7 +159,7 @@ func digitsFile(dir string) string { return filepath.Join(dir, "digits.csv.gz") 
 
 func writeDigits(dir string) error { return os.WriteFile(digitsFile(dir), train.Digits(), 0o644) }
 
-// torchRack is a rack for a run.
+// torchRack is a rack for a run. TCP meets the dice as well: what is compared with uses it.
 func torchRack(s streams, workers, elements int, rate uint64, loss float64) rack.Config {
-	return rack.Config{Workers: workers, Elements: elements, Rate: rate, Faults: faults.Rates{Loss: loss}, Daemon: daemonProcess(s)}
+	return rack.Config{Workers: workers, Elements: elements, Rate: rate, Faults: faults.Rates{Loss: loss, TCP: true}, Daemon: daemonProcess(s)}
 }

@@ -12,8 +12,8 @@ import (
 type torchTimes struct {
 	Step          int     `json:"step,omitempty"`
 	Elements      int     `json:"elements"`
-	Communication float64 `json:"communication"`
-	Whole         float64 `json:"whole"`
+	Communication float64 `json:"communication"` // of the averages alone
+	Whole         float64 `json:"whole"`         // of a step
 }
 
 // timed runs the steps once and returns the medians over the steps of the slowest rank's times.
@@ -66,7 +66,7 @@ func (o *torchOptions) time(ctx context.Context) error {
 	if o.output == outputJSON {
 		return json.NewEncoder(o.out).Encode(map[string]*torchTimes{"spillway": ours, "gloo": theirs})
 	}
-	fmt.Fprintf(o.out, "%d parameters, %d ranks, links of %s, %s of Spillway's packets lost, straggler %s\n\n", ours.Elements, o.workers, &o.rate, &o.loss, o.straggler)
+	fmt.Fprintf(o.out, "%d parameters, %d ranks, links of %s, %s of packets lost, straggler %s\n\n", ours.Elements, o.workers, &o.rate, &o.loss, o.straggler)
 	fmt.Fprintln(o.out, "                 Spillway      gloo   ratio")
 	fmt.Fprintf(o.out, "  communication %7.2f s %7.2f s %6.2fx\n", ours.Communication, theirs.Communication, theirs.Communication/ours.Communication)
 	fmt.Fprintf(o.out, "  whole step    %7.2f s %7.2f s %6.2fx\n", ours.Whole, theirs.Whole, theirs.Whole/ours.Whole)

@@ -95,7 +95,7 @@ func (w *participant) join(ctx context.Context) (err error) {
 	if w.expected, err = openSharedTensor(expectedDescriptor, w.setup.Elements); err != nil {
 		return err
 	}
-	w.worker, err = invitation.Join(ctx)
+	w.worker, err = invitation.Join(ctx, worker.WithTransport(w.setup.Transport), worker.WithBusyPoll(w.setup.BusyPoll))
 	return err
 }
 

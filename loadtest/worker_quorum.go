@@ -113,6 +113,9 @@ func (w *participant) wrongInts(i int) int {
 func (w *participant) wrongFloats(i int) int {
 	n := w.pattern.workers
 	fraction := reference.FractionBits(n)
+	if w.worker.Params().WireBits == wireBits16 {
+		fraction = reference.FractionBits16(n)
+	}
 	largest := math.Ldexp(1, 24+15-32+(w.first+i)%variants+1) // above all that fillFloat32 makes
 	bound := float64(n) * largest * math.Ldexp(1, -fraction)
 	return w.blocks(i, func(first, last int, ranks []pattern) int {

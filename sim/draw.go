@@ -39,6 +39,12 @@ func Draw(seed uint64) *Scenario {
 	if r := rand.New(rand.NewPCG(seed, 0x70b)); r.IntN(4) > 0 {
 		s.drawTor(r)
 	}
+	r = rand.New(rand.NewPCG(seed, 0x16b17))
+	for _, j := range s.Jobs {
+		if r.IntN(3) == 0 {
+			j.WireBits = 16
+		}
+	}
 	return s
 }
 

@@ -60,9 +60,12 @@ func (f *Floats) of(rank int, op wire.Op) *engine.Collective {
 }
 
 // want is what every rank must get.
-func (f *Floats) want(op wire.Op, elements int) ([]float64, error) {
-	if op == wire.Sum {
-		return f.Format.Sum(f.Values, elements, f.Average)
+func (f *Floats) want(op wire.Op, job *Job) ([]float64, error) {
+	switch {
+	case op == wire.Sum && job.WireBits == 16:
+		return f.Format.SumIn16(f.Values, job.Elements, f.Average)
+	case op == wire.Sum:
+		return f.Format.Sum(f.Values, job.Elements, f.Average)
 	}
 	want := append([]float64(nil), f.Values[0]...)
 	for _, x := range f.Values[1:] {

@@ -19,6 +19,7 @@ type Job struct {
 	Workers     int
 	Elements    int
 	Window      int
+	WireBits    int // of an element of a sum of floats: 16, or else 32
 	HomePorts   uint16
 	FirstSeq    uint32
 	Collectives []Collective
@@ -84,7 +85,7 @@ func (c *Collective) of(rank int) *engine.Collective {
 }
 
 // check compares every worker's i-th collective with the sum of the inputs, bit for bit.
-func (c *Collective) check(workers []*Worker, i, elements int) error {
+func (c *Collective) check(workers []*Worker, i int, job *Job) error {
 	var wantF32 []float32
 	var wantI32 []int32
 	var wantFloats []float64
@@ -92,9 +93,13 @@ func (c *Collective) check(workers []*Worker, i, elements int) error {
 	switch {
 	case c.NonFinite || c.Saturates:
 	case c.Floats != nil:
-		wantFloats, err = c.Floats.want(c.Op, elements)
+		wantFloats, err = c.Floats.want(c.Op, job)
 	case c.F32 != nil:
-		wantF32, err = reference.SumFloat32(c.F32, elements)
+		sum := reference.SumFloat32
+		if job.WireBits == 16 {
+			sum = reference.SumFloat32In16
+		}
+		wantF32, err = sum(c.F32, job.Elements)
 	default:
 		var saturated bool
 		wantI32, saturated, err = reference.ReduceInt32(c.I32, c.Op)

@@ -192,7 +192,7 @@ func (r *run) renew(now int64, n int) error {
 func (j *Job) config(job *xdp.Job, shards int, direct bool) engine.Config {
 	cfg := engine.Config{
 		Job: job.ID, Generation: job.Generation, Cookie: job.Cookie,
-		Workers: j.Workers, Elements: j.Elements, Window: j.Window, Shards: shards,
+		Workers: j.Workers, Elements: j.Elements, Window: j.Window, WireBits: j.WireBits, Shards: shards,
 		Policy: engine.Policy{Quorum: j.Policy.Quorum, After: int64(j.Policy.After), MaxLag: j.Policy.MaxLag},
 		MinRTO: 1e6, MaxRTO: 50e6, Silence: int64(timeLimit), FirstSeq: j.FirstSeq,
 	}

@@ -89,8 +89,9 @@ type part struct {
 	group, chunk int // chunk -1: the exponents of the group, for int32 the descriptor
 }
 
-func (c *Collective) parts(length, elements int) []part {
-	chunks := (length + elements - 1) / elements
+func (c *Collective) parts(length int, job *Job) []part {
+	elements, chunkLength := job.Elements, c.chunkLength(job)
+	chunks := (length + chunkLength - 1) / chunkLength
 	all := []part{{0, -1}}
 	if c.F32 == nil {
 		for i := range chunks {
@@ -116,16 +117,23 @@ func (c *Collective) parts(length, elements int) []part {
 	return all
 }
 
+// chunkLength is how many of its elements a full data chunk has.
+func (c *Collective) chunkLength(job *Job) int {
+	if job.WireBits == 16 && c.F32 != nil {
+		return 2 * job.Elements
+	}
+	return job.Elements
+}
+
 // released is check for a job whose sums may lack ranks: every one must be that of exactly those who are in its bitmap, the same at every rank,
 // and what a sum lacks of a rank must be in that rank's residual.
-func (r *run) released(n int, c Collective) func(workers []*Worker, i, elements int) error {
-	return func(workers []*Worker, i, elements int) error {
-		j := r.Jobs[n]
+func (r *run) released(n int, c Collective) func(workers []*Worker, i int, j *Job) error {
+	return func(workers []*Worker, i int, j *Job) error {
 		seq := j.FirstSeq
 		for _, before := range j.Collectives[:i] {
-			seq += uint32(len(before.parts(before.length(), elements)))
+			seq += uint32(len(before.parts(before.length(), j)))
 		}
-		x := expectation{Collective: &c, full: wire.FullBitmap(j.Workers), quorum: j.Policy.Quorum, elements: elements}
+		x := expectation{Collective: &c, full: wire.FullBitmap(j.Workers), quorum: j.Policy.Quorum, job: j, chunkLength: c.chunkLength(j)}
 		if err := x.build(r.workers[n][0].taken, seq); err != nil {
 			return fmt.Errorf("collective %d: %w", i, err)
 		}
@@ -148,21 +156,22 @@ func (c *Collective) length() int {
 // expectation is what a collective must give, from the inputs and from who was in which chunk.
 type expectation struct {
 	*Collective
-	full     uint64
-	quorum   int
-	elements int
-	who      []uint64 // by data chunk
-	f32      []float32
-	i32      []int32
-	fails    error // what kind of error every rank must get
+	full        uint64
+	quorum      int
+	job         *Job
+	chunkLength int
+	who         []uint64 // by data chunk
+	f32         []float32
+	i32         []int32
+	fails       error // what kind of error every rank must get
 }
 
 func (x *expectation) build(results taken, seq uint32) error {
 	length := x.length()
 	agreed := make(map[int]uint64)
-	x.who = make([]uint64, (length+x.elements-1)/x.elements)
+	x.who = make([]uint64, (length+x.chunkLength-1)/x.chunkLength)
 	x.f32, x.i32 = make([]float32, length), make([]int32, length)
-	parts := x.parts(length, x.elements)
+	parts := x.parts(length, x.job)
 	// The exponents first: those of a group are before its data.
 	for at, p := range parts {
 		result, ok := results[seq+uint32(at)]
@@ -181,7 +190,7 @@ func (x *expectation) build(results taken, seq uint32) error {
 			who &= agreed[p.group]
 		}
 		x.who[p.chunk] = who
-		from, to := p.chunk*x.elements, min((p.chunk+1)*x.elements, length)
+		from, to := p.chunk*x.chunkLength, min((p.chunk+1)*x.chunkLength, length)
 		if x.F32 != nil {
 			x.sumF32(result.elements, agreed[p.group], who, from, to)
 		} else {
@@ -193,10 +202,15 @@ func (x *expectation) build(results taken, seq uint32) error {
 
 // sumF32 sums the elements [from, to) over some ranks, with the exponent of those who agreed on it.
 func (x *expectation) sumF32(wireElements []byte, agreed, who uint64, from, to int) {
-	exponent := -1000
+	exponent, k, exponentOf := -1000, reference.FractionBits(len(x.F32)), reference.Exponent
+	paired := x.job.WireBits == 16
+	if paired {
+		k = reference.FractionBits16(len(x.F32))
+		exponentOf = func(v float32) (int, error) { return reference.Exponent16(v, k) }
+	}
 	for _, rank := range ranks(agreed) {
 		for _, v := range x.F32[rank][from:to] {
-			e, err := reference.Exponent(v)
+			e, err := exponentOf(v)
 			if err != nil {
 				x.fails = &engine.NonFiniteError{}
 				return
@@ -204,7 +218,7 @@ func (x *expectation) sumF32(wireElements []byte, agreed, who uint64, from, to i
 			exponent = max(exponent, e)
 		}
 	}
-	k := reference.FractionBits(len(x.F32))
+	var upper int64 // of a word with two elements
 	for i := from; i < to; i++ {
 		var sum int64
 		for _, rank := range ranks(who) {
@@ -212,8 +226,17 @@ func (x *expectation) sumF32(wireElements []byte, agreed, who uint64, from, to i
 				sum += int64(math.RoundToEven(math.Ldexp(float64(x.F32[rank][i]), k-exponent)))
 			}
 		}
-		if got := int64(int32(binary.BigEndian.Uint32(wireElements[4*(i-from):]))); got != sum && x.fails == nil && !x.NonFinite {
-			x.fails = fmt.Errorf("element %d was published as %d, which the sum of %#x is not: %d", i, got, who, sum)
+		word, place, ends := sum, i-from, true
+		if paired && place%2 == 0 {
+			word, upper, ends = sum<<16, sum, i == to-1
+		} else if paired {
+			word = upper<<16 + sum
+		}
+		if paired {
+			place /= 2
+		}
+		if got := int64(int32(binary.BigEndian.Uint32(wireElements[4*place:]))); ends && got != word && x.fails == nil && !x.NonFinite {
+			x.fails = fmt.Errorf("element %d was published as %d, which the sum of %#x is not: %d", i, got, who, word)
 		}
 		x.f32[i] = float32(math.Ldexp(float64(sum), exponent-k))
 		if x.Rescale && who != 0 && who != x.full {
@@ -281,7 +304,7 @@ func (x *expectation) compare(got *engine.Collective, rank int) error {
 	missed, partial, everywhere := 0, false, x.full
 	var spans []engine.Span
 	for chunk, who := range x.who {
-		from, to := chunk*x.elements, min((chunk+1)*x.elements, x.length())
+		from, to := chunk*x.chunkLength, min((chunk+1)*x.chunkLength, x.length())
 		without := who>>rank&1 == 0
 		if without {
 			missed += to - from

@@ -115,7 +115,7 @@ func TestQuorumStraggler(t *testing.T) {
 				t.Fatal(err)
 			}
 			if policy.Quorum != 0 {
-				if err := r.released(0, s.Jobs[0].Collectives[0])(r.workers[0], 0, s.Jobs[0].Elements); err != nil {
+				if err := r.released(0, s.Jobs[0].Collectives[0])(r.workers[0], 0, s.Jobs[0]); err != nil {
 					t.Error(err)
 				}
 			}

@@ -140,7 +140,7 @@ func (s *Scenario) Run(k *Kit) (o Outcome, err error) {
 			if j.Policy.Quorum != 0 {
 				check = r.released(n, c)
 			}
-			if err := check(r.workers[n], i, j.Elements); err != nil {
+			if err := check(r.workers[n], i, j); err != nil {
 				return o, fmt.Errorf("job %d: %w", n, err)
 			}
 		}

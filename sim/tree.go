@@ -87,7 +87,7 @@ func (s *Tree) Run(k *Kit) (o Outcome, err error) {
 		for i, c := range s.Job.Collectives {
 			w.fabric.At(s.Job.Start[rank][i], func(now int64) error {
 				defer w.fabric.Kick(worker.Addr(), now)
-				return worker.Submit(now, c.of(rank))
+				return worker.Submit(now, c.issue(s.Job, rank))
 			})
 		}
 	}
@@ -98,7 +98,7 @@ func (s *Tree) Run(k *Kit) (o Outcome, err error) {
 		return o, err
 	}
 	for i, c := range s.Job.Collectives {
-		if err := c.check(w.workers, i, s.Job.Elements); err != nil {
+		if err := c.check(w.workers, i, s.Job); err != nil {
 			return o, err
 		}
 	}

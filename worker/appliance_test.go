@@ -140,7 +140,7 @@ func (c *call) parameters(t *testing.T, p Params) {
 func said(p Params) *v1.Parameters {
 	s := &v1.Parameters{
 		JobId: uint32(p.Job), Generation: uint32(p.Generation), Cookie: p.Cookie, Rank: uint32(p.Rank), Workers: uint32(p.Workers),
-		Elements: uint32(p.Elements), Elastic: p.Elastic, Window: uint32(p.Window), Priority: uint32(p.Priority),
+		Elements: uint32(p.Elements), Elastic: p.Elastic, WireBits: uint32(p.WireBits), Window: uint32(p.Window), Priority: uint32(p.Priority),
 		WorkerPort: uint32(p.WorkerPort), Address: p.Addr.String(),
 		MinRto: durationpb.New(p.MinRTO), MaxRto: durationpb.New(p.MaxRTO), Silence: durationpb.New(p.Silence),
 	}

@@ -12,5 +12,8 @@
 // appliance knows who takes part, and can say who was lost: a MissingRanksError carries that. It is not needed for a sum. While the appliance's daemon is away, collectives
 // go on, and the worker calls again until it is back; if it says then that this worker's part is over, the job is broken at the worker (ErrBroken).
 //
-// The protocol itself is package engine, the numbers are package fixedpoint, the sockets package transport.
+// Packets go by UDP sockets, or by AF_XDP past the kernel's network stack (WithTransport). Who waits for a collective while nothing else is in flight does the worker's work itself meanwhile, so that a small
+// one costs no change of threads; WithBusyPoll saves it the sleep as well. Many small tensors are reduced together by ReduceAll, in one descriptor's and hardly more packets than their elements need.
+//
+// The protocol itself is package engine, the numbers are package fixedpoint, sockets and rings package transport.
 package worker

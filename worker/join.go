@@ -15,18 +15,22 @@ type Option func(*options)
 type options struct {
 	logger    *slog.Logger
 	noOffload bool
+	transport Transport
+	busyPoll  time.Duration
 	anyRank   bool
 	tls       *tls.Config
 	address   netip.Addr
 	progress  func(Waiting)
 	patience  time.Duration
+	wrong     error // what the environment says that cannot be meant
 }
 
 func newOptions(opts []Option) options {
-	o := options{logger: slog.Default(), patience: DefaultPatience}
+	o := options{logger: slog.Default(), patience: DefaultPatience, busyPoll: -1}
 	for _, opt := range opts {
 		opt(&o)
 	}
+	o.wrong = o.fromEnvironment()
 	return o
 }
 
@@ -73,6 +77,9 @@ func Join(ctx context.Context, addr, job string, rank int, opts ...Option) (*Wor
 }
 
 func join(ctx context.Context, addr, job string, rank int, o options) (*Worker, error) {
+	if o.wrong != nil {
+		return nil, o.wrong
+	}
 	s, err := newSession(addr, job, rank, o)
 	if err != nil {
 		return nil, err

@@ -32,6 +32,7 @@ func paramsOf(said *v1.Parameters, rank int) (Params, error) {
 		Workers:    int(r.number("workers", said.GetWorkers(), engine.MaxTreeWorkers)),
 		Elements:   int(r.number("elements", said.GetElements(), math.MaxUint16)),
 		Window:     int(r.number("window", said.GetWindow(), math.MaxUint16)),
+		WireBits:   int(r.number("bits of an element on the wire", said.GetWireBits(), math.MaxUint8)),
 		Elastic:    said.GetElastic(),
 		Priority:   uint8(r.number("priority", said.GetPriority(), math.MaxUint8)),
 		WorkerPort: uint16(r.number("worker port", said.GetWorkerPort(), math.MaxUint16)),

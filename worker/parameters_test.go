@@ -21,7 +21,7 @@ var noCertificates = &tls.Config{MinVersion: tls.VersionTLS13}
 // complete are parameters with everything that can be said.
 func complete() Params {
 	return Params{
-		Job: 65535, Generation: 7, Cookie: math.MaxUint32, Rank: 3, Workers: 64, Elements: 832, Window: 255, Priority: 127,
+		Job: 65535, Generation: 7, Cookie: math.MaxUint32, Rank: 3, Workers: 64, Elements: 832, Window: 255, WireBits: 16, Priority: 127,
 		Tor:   &TorRegion{Base: 512, Slots: 256, Period: 256, Offset: 16},
 		Homes: []Home{{Addr: netip.MustParseAddrPort("10.77.0.254:9696"), Ports: 64}}, Group: netip.MustParseAddr("239.77.0.9"), WorkerPort: 9809,
 		Addr: netip.MustParseAddr("10.77.0.4"), MinRTO: time.Millisecond, MaxRTO: time.Second, Silence: time.Minute,
@@ -49,9 +49,9 @@ func TestParametersAsTheyAreSaid(t *testing.T) {
 	}
 	// What may be left out.
 	short := said(want)
-	short.Quorum, short.Tor, short.Group, short.MinRto, short.MaxRto, short.Silence, short.Priority = nil, nil, "", nil, nil, nil, 0
+	short.Quorum, short.Tor, short.Group, short.MinRto, short.MaxRto, short.Silence, short.Priority, short.WireBits = nil, nil, "", nil, nil, nil, 0, 0
 	got, err = paramsOf(short, 3)
-	if err != nil || got.Tor != nil || got.Policy != (Policy{}) || got.Group.IsValid() || got.withDefaults().Silence != DefaultSilence {
+	if err != nil || got.Tor != nil || got.Policy != (Policy{}) || got.WireBits != 0 || got.Group.IsValid() || got.withDefaults().Silence != DefaultSilence {
 		t.Errorf("%v, %+v", err, got)
 	}
 }
@@ -63,6 +63,8 @@ func TestParametersThatCannotBe(t *testing.T) {
 		"workers 65":           func(p *v1.Parameters) { p.Workers = 65 },
 		"elements 65568":       func(p *v1.Parameters) { p.Elements = 65536 + 32 },
 		"window 65791":         func(p *v1.Parameters) { p.Window = 65536 + 255 },
+		"elements of 8 bits":   func(p *v1.Parameters) { p.WireBits = 8 },
+		"bits of an element":   func(p *v1.Parameters) { p.WireBits = 256 },
 		"priority 256":         func(p *v1.Parameters) { p.Priority = 256 },
 		"tor base 65536":       func(p *v1.Parameters) { p.Tor.Base = 65536 },
 		"tor slots 3":          func(p *v1.Parameters) { p.Tor.Slots = 3 },

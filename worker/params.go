@@ -26,6 +26,9 @@ type Params struct {
 	Elements int
 	// Window is W, the chunks in flight.
 	Window int
+	// WireBits is what an element of a SUM or an average of float32, float16 or bfloat16 takes of a packet: 32 (or 0), or 16, which are half the traffic and a
+	// coarser result (Reduce says by how much). All else has 32 bits in any job.
+	WireBits int
 	// Elastic says that the job may go on with fewer or more ranks: Rejoin.
 	Elastic bool
 	// Policy is what the job does about stragglers; the zero Policy waits for them.
@@ -115,7 +118,7 @@ func (p Params) Validate() error {
 func (p Params) engine() engine.Config {
 	return engine.Config{
 		Job: p.Job, Generation: p.Generation, Cookie: p.Cookie, Rank: p.Rank, Workers: p.Workers, Level: p.Level, Elements: p.Elements, Window: p.Window,
-		Policy: p.Policy.engine(), Priority: p.Priority, Tor: p.Tor, Shards: len(p.Homes), MinRTO: int64(p.MinRTO), MaxRTO: int64(p.MaxRTO), Silence: int64(p.Silence),
+		WireBits: p.WireBits, Policy: p.Policy.engine(), Priority: p.Priority, Tor: p.Tor, Shards: len(p.Homes), MinRTO: int64(p.MinRTO), MaxRTO: int64(p.MaxRTO), Silence: int64(p.Silence),
 	}
 }
 

@@ -69,10 +69,11 @@ func (w *Worker) reduce(ctx context.Context, c *engine.Collective, opts []Reduce
 	if err := ctx.Err(); err != nil {
 		return Outcome{}, context.Cause(ctx)
 	}
-	h, err := w.issue(c, opts)
+	h, err := w.issueToDrive(c, opts)
 	if err != nil {
 		return Outcome{}, err
 	}
+	w.drive(ctx, h)
 	if err := h.Wait(ctx); err != nil {
 		return Outcome{}, err
 	}

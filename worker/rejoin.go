@@ -143,6 +143,7 @@ func (w *Worker) begin(params Params, s *session) error {
 	w.inFlight, w.head = w.inFlight[:0], 0
 	w.waiting.Store(false)
 	w.posted, w.closed, w.err = w.posted[:0], nil, nil
+	w.ending = nil // and what it had locked is run's again
 	go w.run()
 	return nil
 }

@@ -3,53 +3,82 @@ package worker
 import (
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"spillway/wire"
+	"spillway/worker/engine"
 )
 
-// run is the worker's goroutine: it alone touches the engine and the sockets. It ends when the worker is closed, or when the sockets
-// fail in a way that is no loss.
+// run is the worker's goroutine. It has the engine and the transport to itself as long as collectives are in flight that nobody drives who waits for
+// them (drive.go). It ends when the worker is closed, or when the sockets fail in a way that is no loss.
 func (w *Worker) run() {
 	defer close(w.done)
-	for {
-		w.now = int64(time.Since(w.start))
-		if w.waiting.Load() && !w.takeRequests() {
-			w.stop(ErrClosed)
-			return
+	for w.ending == nil {
+		if !w.turn() {
+			continue
 		}
-		if err := w.turn(); err != nil {
-			w.stop(fmt.Errorf("transport: %w", err))
-			return
+		if w.engine.Idle() && !w.lull.blocked {
+			w.rest()
+		} else {
+			w.wait()
 		}
 	}
+	w.stop(w.ending)
 }
 
-// turn takes what has arrived, sends what is due, and waits if nothing is left to do.
-func (w *Worker) turn() error {
-	more, err := w.conn.Receive((*inbox)(w))
-	if err != nil {
-		return err
+// turn does what others asked for, takes what has arrived and sends what is due. It reports whether nothing is left to do for now; until when is in w.lull. Why the worker must
+// stop, if it must, is in w.ending.
+func (w *Worker) turn() (pause bool) {
+	w.now = int64(time.Since(w.start))
+	idle := w.engine.Idle()
+	if w.waiting.Load() && !w.takeRequests() {
+		w.ending = ErrClosed
+		return false
+	}
+	var more bool
+	var err error
+	// A collective that ends idleness goes out first: nothing has been asked for that could have arrived.
+	if !idle || w.engine.Idle() {
+		if more, err = w.conn.Receive((*inbox)(w)); err != nil {
+			w.ending = fmt.Errorf("transport: %w", err)
+			return false
+		}
 	}
 	wake := w.engine.Poll(w.now, w.conn)
-	blocked, err := w.conn.Flush()
+	w.lull.blocked, err = w.conn.Flush()
 	if err != nil {
-		return err
+		w.ending = fmt.Errorf("transport: %w", err)
+		return false
 	}
 	w.complete()
-	if more || wake <= w.now && !blocked {
-		return nil
+	w.lull.until = wake
+	return !more && (wake > w.now || w.lull.blocked)
+}
+
+// lull is what a worker waits for that has nothing to do for now.
+type lull struct {
+	until   int64 // of the worker's time; engine.Never: for packets and requests only
+	blocked bool  // for room in the transport's queues
+}
+
+// timeout is how long the lull is, ns.
+func (w *Worker) timeout() int64 {
+	if w.lull.until == engine.Never {
+		return engine.Never
 	}
-	timeout := int64(math.MaxInt64)
-	if wake != timeout {
-		timeout = wake - int64(time.Since(w.start))
-	}
-	if blocked {
-		// What is due cannot be sent before the socket is writable; the engine's silence must be noticed all the same.
+	timeout := w.lull.until - int64(time.Since(w.start))
+	if w.lull.blocked {
+		// What is due cannot be sent before there is room; the engine's silence must be noticed all the same.
 		timeout = max(timeout, int64(w.params.MinRTO))
 	}
-	return w.conn.Wait(timeout, blocked)
+	return timeout
+}
+
+// wait waits for a packet, a request or the time.
+func (w *Worker) wait() {
+	if err := w.conn.Wait(w.timeout(), w.lull.blocked); err != nil {
+		w.ending = fmt.Errorf("transport: %w", err)
+	}
 }
 
 // inbox is the worker as the receiver of its Conn.

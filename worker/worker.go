@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -20,10 +21,13 @@ type Worker struct {
 	done    chan struct{}
 	session *session // with the appliance; nil without one
 
-	// Owned by the goroutine of run.
+	// Owned by who has driving locked: the goroutine of run, or who waits for a collective.
+	driving  sync.Mutex
 	engine   *engine.Engine
-	conn     *transport.Conn
+	conn     transport.Conn
 	now      int64
+	lull     lull
+	ending   error     // why run must stop
 	inFlight []*Handle // in the order of issue, from head
 	head     int
 
@@ -31,10 +35,12 @@ type Worker struct {
 	mu      sync.Mutex
 	posted  []request
 	spare   []request
-	waiting atomic.Bool // posted is not empty
-	closed  error       // why requests are no longer taken
-	last    Stats       // when closed
-	err     error       // of closing the sockets
+	waiting atomic.Bool   // posted is not empty
+	kicked  chan struct{} // run is to look at what there is to do
+	driven  atomic.Int64  // when somebody else than run last owned the engine
+	closed  error         // why requests are no longer taken
+	last    Stats         // when closed
+	err     error         // of closing the sockets
 
 	// rejoining is held while the worker goes from one generation to the next, and taken before mu; that changes, under mu, all of the above but it. options are those
 	// to join with. giveUp, under mu, ends a Rejoin that waits, and ended lets none begin.
@@ -65,14 +71,15 @@ func open(params Params, o options, s *session) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Worker{params: params, start: time.Now(), done: make(chan struct{}), session: s, engine: e, conn: conn, options: o}
+	w := &Worker{params: params, start: time.Now(), done: make(chan struct{}), kicked: make(chan struct{}, 1), session: s, engine: e, conn: conn, options: o}
+	w.driving.Lock()
 	go w.run()
 	return w, nil
 }
 
 // assemble makes the engine and the sockets of a generation, in the network namespace of the calling thread, and fills in the parameters.
-func assemble(params Params, o options) (_ Params, e *engine.Engine, conn *transport.Conn, err error) {
-	if err := params.Validate(); err != nil {
+func assemble(params Params, o options) (_ Params, e *engine.Engine, conn transport.Conn, err error) {
+	if err := errors.Join(o.wrong, params.Validate()); err != nil {
 		return params, nil, nil, err
 	}
 	params = params.withDefaults()
@@ -89,7 +96,7 @@ func assemble(params Params, o options) (_ Params, e *engine.Engine, conn *trans
 	}
 	cfg := params.transport()
 	cfg.Logger = o.logger.With("job", params.Job, "rank", params.Rank)
-	cfg.NoOffload = o.noOffload
+	cfg.NoOffload, cfg.Kind, cfg.BusyPoll = o.noOffload, o.transport, o.busyPoll
 	if conn, err = transport.Open(cfg); err != nil {
 		return params, nil, nil, err
 	}
@@ -105,7 +112,7 @@ func (w *Worker) Params() Params {
 
 // AllReduce is the SUM of Reduce for float32: it replaces data, at every rank, by the element-wise sum over all ranks, in block fixed point: with n ranks and e the
 // exponent of the largest magnitude among a chunk's elements at any rank, the error of an element is at most n * 2^(e-k-1) with
-// k = 31 - ceil(log2 n), plus one rounding to float32. The result has the same bits at every rank.
+// k = 31 - ceil(log2 n), or 15 - ceil(log2 n) in a job whose elements have 16 bits on the wire, plus one rounding to float32. The result has the same bits at every rank.
 //
 // After an error the content of data is undefined; after any return the library does not touch it again. When ctx ends first, the
 // collective fails with the context's error and the job is broken at this worker (ErrBroken), because the other ranks go on
@@ -141,6 +148,25 @@ func (w *Worker) issue(c *engine.Collective, opts []ReduceOption) (*Handle, erro
 	return w.issueThen(c, nil)
 }
 
+// issueToDrive issues a collective that the caller waits for at once.
+func (w *Worker) issueToDrive(c *engine.Collective, opts []ReduceOption) (*Handle, error) {
+	for _, opt := range opts {
+		opt(c)
+	}
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("allreduce: %w", err)
+	}
+	h := &Handle{worker: w, collective: c, done: make(chan struct{})}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed != nil {
+		return nil, w.closed
+	}
+	w.posted = append(w.posted, request{submit: h})
+	w.waiting.Store(true)
+	return h, nil
+}
+
 // issueThen issues a collective whose result is handed on by then before the handle is done, if there is a result.
 func (w *Worker) issueThen(c *engine.Collective, then func()) (*Handle, error) {
 	if err := c.Validate(); err != nil {
@@ -162,10 +188,7 @@ func (w *Worker) post(r request) error {
 	}
 	w.posted = append(w.posted, r)
 	w.waiting.Store(true)
-	if err := w.conn.Wake(); err != nil {
-		// An eventfd that this worker owns and has not closed takes a write.
-		panic(err)
-	}
+	w.kick()
 	return nil
 }
 

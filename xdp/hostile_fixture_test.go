@@ -80,7 +80,7 @@ func underAttack(t testing.TB) *attack {
 			t.Error(err)
 		}
 	})
-	at := &attack{TB: t, a: a, jobs: attackedJobs(), met: map[string]uint64{}}
+	at := &attack{TB: t, a: a, jobs: attackedJobs(), behind: &behind{}, met: map[string]uint64{}}
 	at.world = hostile.World{
 		Addrs: []netip.Addr{homeAddr, attackedTor, groupAddr, parentAddr, nodeAddr, aboveGroup, workerAddr(tor), netip.MustParseAddr("10.77.0.77"), netip.MustParseAddr("0.0.0.0"), netip.MustParseAddr("255.255.255.255")},
 		Ports: []uint16{wire.BasePort, wire.BasePort + 1, wire.BasePort + 2, wire.BasePort + 3, wire.BasePort + 4, wire.BasePort + 5, wire.BasePort + 8, wire.BasePort - 1, workerPort, 0, 0xffff},
@@ -106,7 +106,7 @@ func (at *attack) renew() {
 			at.Fatal(err)
 		}
 	}
-	at.before, at.behind = at.content(), &behind{}
+	at.before, *at.behind = at.content(), behind{}
 }
 
 // wait lets time pass for the job with a quorum.

@@ -60,7 +60,11 @@ func (at *attack) hit(f []byte) string {
 		}
 		return reason
 	}
-	return at.admitted(f, job, verdict, out, before, after, grown, touched)
+	reason = at.admitted(f, job, verdict, out, before, after, grown, touched)
+	if at.behind.torn() {
+		at.renew()
+	}
+	return reason
 }
 
 // admitted checks what came of a packet that a member may send, whatever it says about its slot.

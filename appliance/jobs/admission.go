@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 
@@ -11,7 +12,6 @@ import (
 	"spillway/appliance/ledger"
 	"spillway/appliance/refusal"
 	"spillway/appliance/store"
-	"spillway/xdp"
 )
 
 // Create admits a job, or only says whether it would: then nothing changes.
@@ -29,9 +29,12 @@ func (m *Manager) Create(ctx context.Context, spec *v1.JobSpec, dryRun bool) (*v
 		return nil, err
 	}
 	if dryRun {
-		return j.view(), nil // nobody else has it
+		return m.view(j), nil // nobody else has it
 	}
 	if err := m.store.Put(*j.record); err != nil {
+		if err := m.store.Delete(j.name); err != nil { // it may be written down all the same
+			m.config.Log.Warn("a job that was not created may be there after a restart", "job", j.name, "error", err)
+		}
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.forget(j)
@@ -41,9 +44,12 @@ func (m *Manager) Create(ctx context.Context, spec *v1.JobSpec, dryRun bool) (*v
 	defer m.mu.Unlock()
 	j.hidden = false
 	m.changed(j)
+	if why := m.displaced(j); why != "" {
+		m.startMove(j, why) // its node was lost meanwhile
+	}
 	m.event(levelInfo, "job-created", j, nil, "job %s was created for %d workers: id %d, %d slots of %d elements", j.name, j.record.Spec.Workers, j.id,
 		j.record.Allocation.Slots, j.record.Allocation.ClassElements)
-	return j.view(), nil
+	return m.view(j), nil
 }
 
 // admit sets aside what a job needs and takes the name, but shows it to nobody yet. With dryRun it gives it all back at once.
@@ -57,7 +63,11 @@ func (m *Manager) admit(asked *v1.JobSpec, dryRun bool) (*job, error) {
 	if m.jobs[spec.Name] != nil {
 		return nil, refusal.New(codes.AlreadyExists, refusal.JobExists, "there is a job %q already: delete it first, or choose another name", spec.Name).With("job", spec.Name)
 	}
-	allocation, err := m.ledger.Reserve(request(spec))
+	nodes := m.preferred(packetBytes(int(spec.Elements)))
+	if len(nodes) == 0 {
+		return nil, m.noneReady(spec.Name)
+	}
+	allocation, err := m.ledger.Reserve(request(spec), nodes...)
 	if err != nil {
 		return nil, err
 	}
@@ -75,16 +85,30 @@ func (m *Manager) admit(asked *v1.JobSpec, dryRun bool) (*job, error) {
 func request(spec *v1.JobSpec) ledger.Request {
 	return ledger.Request{
 		Name: spec.Name, Workers: spec.Workers, Elements: spec.Elements, Window: spec.Window, Lag: lag(spec), Tor: spec.Tor, TorSlots: spec.TorSlots,
-		Multicast: spec.Publication == v1.Publication_PUBLICATION_MULTICAST,
+		Multicast: spec.Publication == v1.Publication_PUBLICATION_MULTICAST, Shards: uint32(shards(spec)),
 	}
 }
 
-// site is what of the node decides over specifications. The lock is held.
+// site is what of the nodes decides over specifications. The lock is held.
 func (m *Manager) site() site {
+	mtu := m.self().MTU
+	for _, n := range m.nodes {
+		mtu = min(mtu, n.MTU) // also of those that are lost: a job may have to move there
+	}
 	return site{
-		defaults: m.config.Defaults, mtu: m.self().MTU, multicast: m.config.Ledger.Groups.IsValid(), tor: m.config.Switch != nil,
+		defaults: m.config.Defaults, mtu: mtu, nodes: len(m.nodes), multicast: m.config.Ledger.Groups.IsValid(), tor: m.config.Switch != nil,
 		torElements: m.limits.Elements, sharedSlots: m.config.Ledger.SharedSlots,
 	}
+}
+
+// noneReady refuses a job while no node may be given any. The lock is held.
+func (m *Manager) noneReady(name string) error {
+	var texts []string
+	for _, node := range m.names(func(*node) bool { return true }) {
+		texts = append(texts, m.nodes[node].trouble())
+	}
+	return refusal.New(codes.Unavailable, refusal.NodeAway, "no node can be given job %q now: %s; create it again when one is ready (spillctl nodes)", name, strings.Join(texts, "; ")).
+		With("job", name)
 }
 
 // forget takes a job out of memory, with all that it holds. The lock is held.
@@ -112,12 +136,16 @@ func (m *Manager) Delete(ctx context.Context, name string, force bool) (*v1.Job,
 	if j.forming {
 		j.stop() // no sense in waiting for a ToR on behalf of a job that goes away
 	}
+	if j.moving != nil {
+		j.stopMoving()
+	}
 	m.mu.Unlock()
 	defer func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		j.deletions--
 		m.form(j) // it may have stayed
+		m.kick()
 	}()
 	return m.remove(ctx, j, func() error {
 		if force {
@@ -153,7 +181,7 @@ func (m *Manager) Drain(ctx context.Context, name string) (*v1.Job, error) {
 		return nil, err
 	}
 	m.mu.Lock()
-	over, view := j.finished(), j.view()
+	over, view := j.finished(), m.view(j)
 	m.mu.Unlock()
 	if !over {
 		return view, nil
@@ -183,7 +211,7 @@ func (m *Manager) drain(ctx context.Context, j *job) error {
 	record := *j.record
 	record.Draining, record.Since = true, m.config.Now()
 	m.mu.Unlock()
-	if err := m.store.Put(record); err != nil {
+	if err := m.put(j, &record); err != nil {
 		return notStored(j, err)
 	}
 	m.mu.Lock()
@@ -213,7 +241,7 @@ func (m *Manager) remove(ctx context.Context, j *job, condition func() error, ki
 	if err != nil {
 		return nil, err
 	}
-	if err := m.erase(record); err != nil {
+	if err := m.erase(j, record); err != nil {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		j.gone = false
@@ -235,6 +263,7 @@ func (m *Manager) remove(ctx context.Context, j *job, condition func() error, ki
 	j.members = nil
 	m.changed(j)
 	m.event(levelInfo, kind, j, nil, "job %s %s", j.name, why)
+	m.kick() // there may be room where there was none
 	return before, nil
 }
 
@@ -250,28 +279,47 @@ func (m *Manager) shut(j *job, condition func() error) (*store.Job, *v1.Job, err
 		return nil, nil, err
 	}
 	j.gone = true
-	return j.record, j.view(), nil
+	return j.record, m.view(j), nil
 }
 
 // erase takes a job out of the store and of the data plane, or leaves it in both.
-func (m *Manager) erase(record *store.Job) error {
+func (m *Manager) erase(j *job, record *store.Job) error {
 	name := record.Name()
 	if err := m.store.Delete(name); err != nil {
+		m.writes(j, err)
 		return refusal.New(codes.Internal, refusal.Storage, "job %q stays: %w; free space on the disk, or see to its rights, and delete it again", name, err).With("job", name)
 	}
 	// Also when no generation is running: one may be left that could not be undone.
 	if err := m.uninstall(record); err != nil {
-		return errors.Join(err, m.putBack(record))
+		return errors.Join(err, m.putBack(j, record))
 	}
 	return nil
 }
 
-// uninstall takes the job out of the aggregator and then out of the ToR, or leaves it in both. It is no error that it is not there.
+// uninstall takes the job out of the aggregators and then out of the ToR. It is no error that it is not there. When the first of the aggregators does not give it
+// up, it is left in all of them and in the ToR; one that does not after another did is given nothing more until it has.
 func (m *Manager) uninstall(record *store.Job) error {
 	id, name := record.Allocation.ID, record.Name()
-	if err := m.self().Aggregator.RemoveJob(m.ctx, id); err != nil && !errors.Is(err, xdp.ErrNoJob) {
-		return refusal.New(codes.Internal, refusal.DataPlane, "generation %d of job %q could not be taken out of the aggregator: %w; try again, and restart spillwayd if it stays",
-			record.Generation, name, err).With("job", name)
+	began := false
+	for _, place := range record.Allocation.Places {
+		m.mu.Lock()
+		r, there := m.reachOrSkip(place.Node)
+		m.mu.Unlock()
+		if !there {
+			continue
+		}
+		err := m.removeAt(r, id)
+		if err != nil && !errors.Is(err, ErrNodeAway) {
+			err = refusal.New(codes.Internal, refusal.DataPlane, "generation %d of job %q could not be taken out of the aggregator: %w; try again, and restart spillwayd if it stays",
+				record.Generation, name, err).With("job", name)
+			if !began {
+				return err
+			}
+			m.mu.Lock()
+			m.distrust(r.of, err.Error())
+			m.mu.Unlock()
+		}
+		began = true
 	}
 	if m.config.Switch != nil {
 		m.config.Switch.RemoveJob(id)
@@ -279,9 +327,52 @@ func (m *Manager) uninstall(record *store.Job) error {
 	return nil
 }
 
-// putBack writes the record as it was. Where even that fails, the store says less than is true, and the next start sets the data plane right.
-func (m *Manager) putBack(record *store.Job) error {
-	if err := m.store.Put(*record); err != nil {
+// put writes a record down.
+func (m *Manager) put(j *job, record *store.Job) error { return m.writes(j, m.store.Put(*record)) }
+
+// writes remembers whether what is written down of a job is what is true of it: after a failure it may be either.
+func (m *Manager) writes(j *job, err error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	j.unwritten = err != nil
+	return err
+}
+
+// rewrite writes down again what could not be written.
+func (m *Manager) rewrite(ctx context.Context) {
+	if !m.begin() {
+		return
+	}
+	defer m.running.Done()
+	m.mu.Lock()
+	all := m.sorted()
+	m.mu.Unlock()
+	for _, j := range all {
+		m.rewriteJob(ctx, j)
+	}
+}
+
+func (m *Manager) rewriteJob(ctx context.Context, j *job) {
+	due := func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return j.unwritten && !j.deleted
+	}
+	if !due() || j.acquire(ctx) != nil {
+		return
+	}
+	defer j.release()
+	if !due() {
+		return
+	}
+	if err := m.put(j, j.record); err != nil {
+		m.config.Log.Warn("what is written down of a job is not what is true of it", "job", j.name, "error", err)
+	}
+}
+
+// putBack writes the record as it was. Where even that fails it is tried again later; should the daemon die before, the next one sets the data plane right.
+func (m *Manager) putBack(j *job, record *store.Job) error {
+	if err := m.put(j, record); err != nil {
 		return fmt.Errorf("and what was changed could not be undone: %w", err)
 	}
 	return nil

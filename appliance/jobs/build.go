@@ -11,9 +11,10 @@ import (
 	"spillway/xdp"
 )
 
-// aggregatorJob is what the aggregator is told of a job's running generation.
-func aggregatorJob(record *store.Job, tor netip.Addr) xdp.Job {
-	running, place := record.Running, record.Allocation.First
+// aggregatorJob is what the aggregator of a home is told of a job's running generation.
+func aggregatorJob(record *store.Job, home *store.Home, tor netip.Addr) xdp.Job {
+	running := record.Running
+	place, _ := record.Allocation.Place(home.Node)
 	job := xdp.Job{
 		ID:         record.Allocation.ID,
 		Generation: uint8(record.Generation),
@@ -21,17 +22,18 @@ func aggregatorJob(record *store.Job, tor netip.Addr) xdp.Job {
 		Elements:   int(record.Spec.Elements),
 		Window:     int(record.Spec.Window),
 		Workers:    size(record),
-		Home:       running.Home,
-		HomePorts:  running.HomePorts,
+		Home:       home.Addr,
+		HomePorts:  home.Ports,
 		WorkerPort: record.Allocation.WorkerPort,
 		Policy:     policy(record.Spec),
-		Place:      &place,
+		Resumed:    len(running.Before) > 0,
+		Place:      &place.First,
 	}
 	if running.Multicast {
 		job.Group = record.Allocation.Group
 	}
 	for rank, m := range running.Members {
-		job.Members = append(job.Members, xdp.Member{Addr: m.Addr, Bits: 1 << rank, MAC: m.MAC, Ifindex: m.Ifindex})
+		job.Members = append(job.Members, xdp.Member{Addr: m.Addr, Bits: 1 << rank, MAC: home.Ways[rank].MAC, Ifindex: home.Ways[rank].Ifindex})
 	}
 	if running.Through && record.Allocation.Region != nil {
 		// Partial sums come from the ToR's own address, with whatever bits they have.
@@ -42,17 +44,17 @@ func aggregatorJob(record *store.Job, tor netip.Addr) xdp.Job {
 
 // switchJob is what the ToR is told of it. The id is also the number of the multicast group and the index in the counters.
 func switchJob(record *store.Job, tor netip.Addr) pipeline.Job {
-	running, id := record.Running, record.Allocation.ID
+	running, home, id := record.Running, record.Running.Home(0), record.Allocation.ID
 	job := pipeline.Job{
 		ID:             id,
 		Generation:     uint8(record.Generation),
 		Index:          uint8(id),
 		Cookie:         running.Cookie,
 		Key:            running.Key,
-		Home:           running.Home,
-		HomePorts:      running.HomePorts,
-		HomePort:       running.HomePort,
-		HomeMAC:        running.HomeMAC,
+		Home:           home.Addr,
+		HomePorts:      home.Ports,
+		HomePort:       home.Port,
+		HomeMAC:        home.MAC,
 		TorAddr:        tor,
 		Group:          record.Allocation.Group,
 		MulticastGroup: id,
@@ -87,15 +89,22 @@ func parameters(record *store.Job, rank uint32) *v1.Parameters {
 		Elements:   spec.Elements,
 		Window:     spec.Window,
 		Priority:   spec.Priority,
-		Homes:      []*v1.Home{{Address: running.Home.Addr().String(), Port: uint32(running.Home.Port()), Ports: uint32(running.HomePorts)}},
 		WorkerPort: uint32(record.Allocation.WorkerPort),
 		Address:    running.Members[rank].Addr.String(),
 		MinRto:     spec.MinRto,
 		MaxRto:     spec.MaxRto,
 		Silence:    spec.Silence,
 		Quorum:     spec.Quorum,
+		WireBits:   spec.WireBits,
 	}
-	if running.Multicast {
+	for shard := range shards(spec) {
+		home := running.Home(shard)
+		p.Homes = append(p.Homes, &v1.Home{Address: home.Addr.Addr().String(), Port: uint32(home.Addr.Port()), Ports: uint32(home.Ports)})
+	}
+	if n := len(running.Before); n > 0 {
+		p.Resumes = running.Before[n-1].Generation
+	}
+	if running.Grouped {
 		p.Group = record.Allocation.Group.String()
 	}
 	if running.Through {

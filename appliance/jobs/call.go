@@ -17,7 +17,7 @@ type call struct {
 	job         *job
 	rank        uint32
 	address     netip.Addr
-	path        Path
+	paths       map[string]Path // from the nodes where the job has a place, by name
 	description string
 	since       time.Time
 	// Of a call for an elastic job: that it takes any rank, preferably asked; the part that it had before, as it says, and as which rank if that is so,

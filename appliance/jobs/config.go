@@ -52,10 +52,15 @@ const (
 	DefaultElements = 256
 	DefaultGrace    = 10 * time.Minute
 	DefaultPriority = 64
+	DefaultWireBits = 32
 	DefaultMinRTO   = time.Millisecond
 	DefaultMaxRTO   = 250 * time.Millisecond
 	DefaultSilence  = 30 * time.Second
 )
+
+// DefaultNodePatience is longer than the kernel takes to find out that a worker's address has no neighbour, and to clear the largest ring. It is not what a death is
+// noticed by: who watches the appliances says that one is lost, and ends the calls to it.
+const DefaultNodePatience = 3 * time.Second
 
 // Config is what a Manager must be told.
 type Config struct {
@@ -83,6 +88,8 @@ type Config struct {
 	TorAddress netip.Addr
 	// Patience is how long a new generation waits for the ToR before it goes past it; 0 is 2 s.
 	Patience time.Duration
+	// NodePatience is how long another appliance may take to answer before it counts as lost; 0 is DefaultNodePatience.
+	NodePatience time.Duration
 	// Heartbeat is how often at least a worker that waits hears of it; 0 is 2 s.
 	Heartbeat time.Duration
 	// Now is the clock that grace goes by; nil is time.Now.
@@ -120,6 +127,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Patience == 0 {
 		c.Patience = 2 * time.Second
+	}
+	if c.NodePatience == 0 {
+		c.NodePatience = DefaultNodePatience
 	}
 	if c.Heartbeat == 0 {
 		c.Heartbeat = 2 * time.Second

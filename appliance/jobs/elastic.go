@@ -87,7 +87,7 @@ func (m *Manager) seat(j *job, c *call) error {
 // memberOf is the rank that the call has, by its cookie and address, in the generation that ran last; -1: none.
 func (j *job) memberOf(c *call) int {
 	latest := j.latest()
-	if c.part == nil || latest == nil || c.part.GetGeneration() != latest.Generation || c.part.GetCookie() != latest.Running.Cookie ||
+	if c.part == nil || latest == nil || !slices.Contains(latest.Parts(), store.Part{Generation: c.part.GetGeneration(), Cookie: c.part.GetCookie()}) ||
 		int(c.asked) >= size(latest) || latest.Running.Members[c.asked].Addr != c.address {
 		return -1
 	}

@@ -9,6 +9,7 @@ import (
 	"math/bits"
 	"net/netip"
 	"slices"
+	"sync"
 
 	"google.golang.org/grpc/codes"
 
@@ -16,13 +17,19 @@ import (
 	"spillway/appliance/refusal"
 	"spillway/appliance/store"
 	"spillway/p4/pipeline"
-	"spillway/xdp"
 )
 
 // form begins to bring a generation into the data plane if all of its ranks wait. The lock is held.
 func (m *Manager) form(j *job) {
 	if m.closed || j.forming || j.gone || j.deletions > 0 || j.record.Draining || !j.complete() {
 		return
+	}
+	if why := m.displaced(j); why != "" {
+		m.startMove(j, why) // and then it is formed
+		return
+	}
+	if !m.settledAt(j) {
+		return // it is formed when its nodes have been looked at
 	}
 	ctx, stop := context.WithCancel(m.ctx)
 	j.forming, j.stop, j.step = true, stop, "all ranks are here: the generation is being set up"
@@ -51,7 +58,7 @@ func (m *Manager) generate(ctx context.Context, j *job) {
 	m.formed(j)
 	switch {
 	case m.closed || j.deleted: // those who waited know already
-	case err == errVanished || ctx.Err() != nil && refusal.Of(err) == nil: // the others wait on
+	case err == errVanished || errors.Is(err, ErrNodeAway) || ctx.Err() != nil && refusal.Of(err) == nil: // the others wait on
 	case errors.Is(err, errVanished):
 		m.config.Log.Error("a generation that lost a rank while it was formed is not undone yet", "job", j.name, "error", err)
 	default:
@@ -77,7 +84,7 @@ var errVanished = errors.New("a rank has gone")
 func (m *Manager) attempt(ctx context.Context, j *job) ([]*call, error) {
 	m.mu.Lock()
 	calls, old := j.lineup(), j.record
-	ready := !j.deleted && !old.Draining && j.complete()
+	ready := !j.deleted && !old.Draining && j.complete() && m.displaced(j) == "" && m.settledAt(j)
 	m.mu.Unlock()
 	if !ready {
 		return nil, errVanished
@@ -86,21 +93,22 @@ func (m *Manager) attempt(ctx context.Context, j *job) ([]*call, error) {
 	if err != nil {
 		return calls, err
 	}
-	record, err := m.propose(old, calls)
+	defer m.trim(j)
+	record, spots, err := m.propose(j, old, calls)
 	if err != nil {
 		return calls, err
 	}
-	if err := m.install(ctx, j, record); err != nil {
+	if err := m.install(ctx, j, record, spots); err != nil {
 		return calls, err
 	}
 	// Not before: a daemon that dies in between has told nobody, and the next one takes out what is not written down.
-	if err := m.store.Put(*record); err != nil {
+	if err := m.put(j, record); err != nil {
 		return calls, errors.Join(notStored(j, err), m.undo(record))
 	}
 	if m.commit(j, record, calls) {
 		return calls, nil
 	}
-	if err := errors.Join(m.undo(record), m.putBack(old)); err != nil {
+	if err := errors.Join(m.undo(record), m.putBack(j, old)); err != nil {
 		return calls, errors.Join(errVanished, err)
 	}
 	return calls, errVanished
@@ -122,11 +130,11 @@ func (m *Manager) conclude(j *job, old *store.Job) (*store.Job, error) {
 	}
 	record := *old
 	record.Running = nil
-	if err := m.store.Put(record); err != nil {
+	if err := m.put(j, &record); err != nil {
 		return nil, notStored(j, err)
 	}
 	if err := m.uninstall(old); err != nil {
-		return nil, errors.Join(err, m.putBack(old))
+		return nil, errors.Join(err, m.putBack(j, old))
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -134,36 +142,106 @@ func (m *Manager) conclude(j *job, old *store.Job) (*store.Job, error) {
 	return &record, nil
 }
 
-// propose is the job with the next generation, of these calls, as it goes through the ToR if it can.
-func (m *Manager) propose(old *store.Job, calls []*call) (*store.Job, error) {
+// propose is the record with the next generation, of those who wait, and where it is to be homed. A node that does not reach all of them is passed over.
+func (m *Manager) propose(j *job, old *store.Job, calls []*call) (*store.Job, []spot, error) {
 	cookie, err := random(old)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	key, err := random(nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	now, record := m.config.Now(), *old
 	record.Generation++
 	record.Since = now
-	running := &store.Generation{Cookie: cookie, Key: key, Multicast: record.Spec.Publication == v1.Publication_PUBLICATION_MULTICAST}
+	multicast := record.Spec.Publication == v1.Publication_PUBLICATION_MULTICAST
+	running := &store.Generation{Cookie: cookie, Key: key, Multicast: multicast, Grouped: multicast}
 	for _, c := range calls {
-		running.Members = append(running.Members, store.Member{Addr: c.address, MAC: c.path.MAC, Ifindex: c.path.Ifindex, Since: now, Description: c.description})
+		running.Members = append(running.Members, store.Member{Addr: c.address, Since: now, Description: c.description})
 	}
 	record.Running = running
-	home := calls[0].path.Home
+	excluded := map[string]error{}
+	for {
+		m.mu.Lock()
+		spots, err := m.choose(j, excluded)
+		m.mu.Unlock()
+		switch {
+		case err != nil && len(excluded) == 1:
+			for _, why := range excluded {
+				err = why // of the only node there is to say something of
+			}
+			return nil, nil, err
+		case err != nil:
+			return nil, nil, err
+		}
+		running.Homes = nil
+		for _, s := range spots {
+			home, err := m.homeFor(j, s, calls)
+			if errors.Is(err, ErrNodeAway) {
+				return nil, nil, err
+			}
+			if err != nil {
+				excluded[s.Name] = err
+				break
+			}
+			running.Homes = append(running.Homes, home)
+		}
+		if len(running.Homes) == len(spots) {
+			record.Allocation.Places = places(spots)
+			m.route(&record)
+			return &record, spots, nil
+		}
+	}
+}
+
+// homeFor is a node as the home of those who wait. What was looked up when they came is not looked up again.
+func (m *Manager) homeFor(j *job, s spot, calls []*call) (store.Home, error) {
+	home, found := store.Home{Node: s.Name}, make([]Path, len(calls))
+	ranks := make([]int, len(calls))
+	m.mu.Lock()
+	for rank, c := range calls {
+		ranks[rank], found[rank] = rank, c.paths[s.Name]
+	}
+	m.mu.Unlock()
+	err := each(ranks, func(rank int) (err error) {
+		if c := calls[rank]; !found[rank].Home.IsValid() {
+			if found[rank], err = m.path(s.remote, c.address); err == nil {
+				err = fit(found[rank], c.address, j.record.Spec)
+			}
+			if err != nil {
+				return unreachable(j, c, "%w", err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return home, err
+	}
+	for rank, path := range found {
+		if rank > 0 && !together(path, found[0]) {
+			return home, apart(j, calls[rank], path, found[0], 0)
+		}
+		home.Ways = append(home.Ways, store.Way{MAC: path.MAC, Ifindex: path.Ifindex})
+	}
+	home.Addr = netip.AddrPortFrom(found[0].Home, 0)
+	return home, nil
+}
+
+// route chooses the way that the chunks of a generation go whose homes and members are known. A generation that goes on from another can go through the ToR only if
+// its workers know the group already.
+func (m *Manager) route(record *store.Job) {
+	running := record.Running
 	switch {
 	case m.config.Switch == nil:
-		running.Home, running.HomePorts = netip.AddrPortFrom(home, m.config.FirstPort), m.homePorts(m.config.Ports)
-	case !running.Multicast:
-		m.direct(running, home, "")
-	case len(calls) == 1 && usesTor(record.Spec):
-		m.direct(running, home, "past the ToR: a generation of one worker has nothing to sum there")
+		aim(running, m.config.FirstPort, m.homePorts(m.config.Ports))
+	case !running.Grouped:
+		m.direct(running, running.Reason)
+	case len(running.Members) == 1 && usesTor(record.Spec):
+		m.direct(running, "past the ToR: a generation of one worker has nothing to sum there")
 	default:
-		m.through(running, home)
+		m.through(running)
 	}
-	return &record, nil
 }
 
 // homePorts is how many of so many ports one job's home has.
@@ -175,19 +253,21 @@ func (m *Manager) homePorts(there uint16) uint16 {
 }
 
 // through has a generation go through the ToR, if the ToR can be told where everybody is.
-func (m *Manager) through(running *store.Generation, home netip.Addr) {
-	running.Home, running.HomePorts, running.Through = netip.AddrPortFrom(home, pipeline.FirstPort), m.homePorts(pipeline.Ports), true
-	host, ok := m.config.Switch.Host(home)
+func (m *Manager) through(running *store.Generation) {
+	home := running.Home(0)
+	aim(running, pipeline.FirstPort, m.homePorts(pipeline.Ports))
+	running.Through, running.Multicast, running.Reason = true, true, ""
+	host, ok := m.config.Switch.Host(home.Addr.Addr())
 	if !ok {
-		m.direct(running, home, fmt.Sprintf("past the ToR: the aggregator's address %s is not among the hosts of the switch in the configuration", home))
+		m.direct(running, fmt.Sprintf("past the ToR: the aggregator's address %s is not among the hosts of the switch in the configuration", home.Addr.Addr()))
 		return
 	}
-	running.HomePort, running.HomeMAC = host.Port, host.MAC
+	home.Port, home.MAC = host.Port, host.MAC
 	for rank := range running.Members {
 		member := &running.Members[rank]
 		host, ok := m.config.Switch.Host(member.Addr)
 		if !ok {
-			m.direct(running, home, fmt.Sprintf("past the ToR: rank %d at %s is not among the hosts of the switch in the configuration", rank, member.Addr))
+			m.direct(running, fmt.Sprintf("past the ToR: rank %d at %s is not among the hosts of the switch in the configuration", rank, member.Addr))
 			return
 		}
 		member.Port = host.Port
@@ -195,56 +275,92 @@ func (m *Manager) through(running *store.Generation, home netip.Addr) {
 }
 
 // direct has a generation go past the ToR's pipeline: from ports that the ToR does not look at, and with a copy for each worker instead of one packet for all,
-// so that whatever forwards IPv4 carries it.
-func (m *Manager) direct(running *store.Generation, home netip.Addr, reason string) {
+// so that whatever forwards IPv4 carries it. Workers that know the group already stay in it: copies reach them as well.
+func (m *Manager) direct(running *store.Generation, reason string) {
 	beyond := m.config.Ports - pipeline.Ports
-	running.Home = netip.AddrPortFrom(home, pipeline.FirstPort+pipeline.Ports)
-	running.HomePorts = m.homePorts(1 << (bits.Len16(beyond) - 1))
+	aim(running, pipeline.FirstPort+pipeline.Ports, m.homePorts(1<<(bits.Len16(beyond)-1)))
 	running.Through, running.Multicast, running.Reason = false, false, reason
-	running.HomePort, running.HomeMAC = 0, pipeline.MAC{}
+	if len(running.Before) == 0 {
+		running.Grouped = false
+	}
+	for i := range running.Homes {
+		running.Homes[i].Port, running.Homes[i].MAC = 0, pipeline.MAC{}
+	}
 	for rank := range running.Members {
 		running.Members[rank].Port = 0
 	}
 }
 
-// install brings the generation into the ToR, or past it, and into the aggregator. When it fails, neither has it.
-func (m *Manager) install(ctx context.Context, j *job, record *store.Job) error {
-	if record.Running.Through {
-		if err := m.installSwitch(ctx, j, record); err != nil {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			m.direct(record.Running, record.Running.Home.Addr(), "past the ToR: "+err.Error())
+// aim has the chunks of a generation go to these ports of its homes.
+func aim(running *store.Generation, first, ports uint16) {
+	for i := range running.Homes {
+		home := &running.Homes[i]
+		home.Addr, home.Ports = netip.AddrPortFrom(home.Addr.Addr(), first), ports
+	}
+}
+
+// install brings the generation into the ToR, or past it, and into the aggregators. When it fails, none of them has it.
+func (m *Manager) install(ctx context.Context, j *job, record *store.Job, spots []spot) error {
+	if err := m.enterSwitch(ctx, j, record); err != nil {
+		return err
+	}
+	failed := m.addAll(record, spots)
+	if len(failed) == 0 {
+		return nil
+	}
+	var errs []error
+	for _, s := range spots {
+		if err := failed[s.Name]; err != nil {
+			errs = append(errs, err)
+		} else if err := m.removeAt(s.remote, record.Allocation.ID); err != nil {
+			m.mu.Lock()
+			m.distrust(s.of, fmt.Sprintf("generation %d of job %s could not be taken out of its aggregator: %v", record.Generation, j.name, err))
+			m.mu.Unlock()
 		}
 	}
-	if err := m.add(record); err != nil {
-		if record.Running.Through {
-			m.config.Switch.RemoveJob(record.Allocation.ID)
+	if record.Running.Through {
+		m.config.Switch.RemoveJob(record.Allocation.ID)
+	}
+	return refusal.New(codes.Internal, refusal.DataPlane, "the aggregator did not take generation %d of job %q: %w; join again, and restart spillwayd if it stays",
+		record.Generation, record.Name(), errors.Join(errs...)).With("job", record.Name())
+}
+
+// enterSwitch brings the generation into the ToR, or has it go past that. It fails only when ctx ends.
+func (m *Manager) enterSwitch(ctx context.Context, j *job, record *store.Job) error {
+	if !record.Running.Through {
+		return nil
+	}
+	if err := m.installSwitch(ctx, j, record); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
-		return refusal.New(codes.Internal, refusal.DataPlane, "the aggregator did not take generation %d of job %q: %w; join again, and restart spillwayd if it stays",
-			record.Generation, record.Name(), err).With("job", record.Name())
+		m.direct(record.Running, "past the ToR: "+err.Error())
 	}
 	return nil
 }
 
-// add puts the running generation into the aggregator, in the place of one that could not be taken out before.
-func (m *Manager) add(record *store.Job) error {
-	job := aggregatorJob(record, m.config.TorAddress)
-	err := m.self().Aggregator.AddJob(m.ctx, job)
-	if !errors.Is(err, xdp.ErrJobExists) {
-		return err
-	}
-	if err := m.self().Aggregator.RemoveJob(m.ctx, job.ID); err != nil && !errors.Is(err, xdp.ErrNoJob) {
-		return err
-	}
-	return m.self().Aggregator.AddJob(m.ctx, job)
+// addAll puts the running generation into the aggregators of homes, each in the place of one that could not be taken out before. It returns what failed, by node.
+func (m *Manager) addAll(record *store.Job, spots []spot) map[string]error {
+	var mu sync.Mutex
+	failed := map[string]error{}
+	_ = each(spots, func(s spot) error {
+		if err := m.addAt(s.remote, aggregatorJob(record, record.Running.At(s.Name), m.config.TorAddress)); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			failed[s.Name] = err
+		}
+		return nil
+	}) // what failed is in the map
+	return failed
 }
 
 // installSwitch brings the generation into the ToR. When it fails, the ToR is not to have it.
 func (m *Manager) installSwitch(ctx context.Context, j *job, record *store.Job) error {
 	m.mu.Lock()
-	j.step = "all ranks are here: the ToR is being told"
-	m.changed(j)
+	if j.forming {
+		j.step = "all ranks are here: the ToR is being told"
+		m.changed(j)
+	}
 	m.mu.Unlock()
 	wait, cancel := context.WithTimeout(ctx, m.config.Patience)
 	defer cancel()
@@ -269,7 +385,8 @@ func (m *Manager) commit(j *job, record *store.Job, calls []*call) bool {
 		return false
 	}
 	now := m.config.Now()
-	j.record, j.members = record, make([]member, len(calls))
+	m.settleAt(j, record)
+	j.members = make([]member, len(calls))
 	clear(j.waiting)
 	for rank, c := range calls {
 		c.rank = uint32(rank)
@@ -279,6 +396,9 @@ func (m *Manager) commit(j *job, record *store.Job, calls []*call) bool {
 	j.gathered, j.settling, j.concluded = now, false, nil
 	m.formed(j)
 	m.changed(j)
+	if why := m.displaced(j); why != "" {
+		m.startMove(j, why)
+	}
 	way, level, kind := "through the aggregator alone", levelInfo, "job-running"
 	switch {
 	case record.Running.Through:

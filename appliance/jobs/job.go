@@ -42,6 +42,14 @@ type job struct {
 	concluded *store.Job
 	// failure is why the last generation could not be formed.
 	failure string
+	// gaps are the nodes among its places where the running generation is not, and why; moving is closed when the move is over that stopMoving gives up, and nil when
+	// none is; stuck is what is to be said of that, or of why it does not come about.
+	gaps       map[string]string
+	moving     chan struct{}
+	stopMoving context.CancelFunc
+	stuck      string
+	// unwritten: what is written down may be something else than record.
+	unwritten bool
 	// torState is the Manager's.
 	torState string
 	// idle is since when nobody waits or takes part; meaningless while somebody does.
@@ -171,9 +179,10 @@ func (j *job) view() *v1.Job {
 		Allocation: allocation(&record.Allocation),
 		Created:    timestamppb.New(record.Created),
 		Since:      timestamppb.New(j.since),
+		Moves:      record.Moves,
 	}
 	if record.Running != nil {
-		out.Ranks = uint32(size(record))
+		out.Ranks, out.Homes = uint32(size(record)), homesOf(record)
 		out.Path = v1.JobPath_JOB_PATH_DIRECT
 		if record.Running.Through {
 			out.Path = v1.JobPath_JOB_PATH_TOR
@@ -199,6 +208,9 @@ func (j *job) reason() string {
 		}
 	case v1.JobState_JOB_STATE_DELETED:
 		return ""
+	}
+	if j.stuck != "" {
+		reasons = append(reasons, j.stuck)
 	}
 	if j.record.Running != nil && j.record.Running.Reason != "" {
 		reasons = append(reasons, j.record.Running.Reason)

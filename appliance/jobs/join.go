@@ -3,7 +3,11 @@ package jobs
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -49,8 +53,7 @@ func (m *Manager) enter(c *call, name string) error {
 		return err
 	}
 	// Without the lock: to ask the kernel takes a while, and more when it must look for a neighbour.
-	c.path, err = m.self().Paths.To(m.ctx, c.address)
-	if err != nil {
+	if c.paths, err = m.pathsTo(j, c.address); err != nil {
 		return unreachable(j, c, "%w", err)
 	}
 	m.mu.Lock()
@@ -120,31 +123,87 @@ func rankTaken(j *job, c *call, does string, other *call) error {
 		With("job", j.name).With("rank", c.rank).With("address", other.address)
 }
 
+// pathsTo is how the nodes where a job has a place reach an address. One that is lost, or turns out to be, is left out: the job moves before it is formed.
+func (m *Manager) pathsTo(j *job, address netip.Addr) (map[string]Path, error) {
+	m.mu.Lock()
+	var nodes []remote
+	for _, place := range j.record.Allocation.Places {
+		if r, ok := m.reach(place.Node); ok {
+			nodes = append(nodes, r)
+		}
+	}
+	m.mu.Unlock()
+	var mu sync.Mutex
+	paths := map[string]Path{}
+	return paths, each(nodes, func(r remote) error {
+		path, err := m.path(r, address)
+		if errors.Is(err, ErrNodeAway) {
+			return nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		paths[r.Name] = path
+		return err
+	})
+}
+
+// path is how a node reaches an address.
+func (m *Manager) path(r remote, address netip.Addr) (path Path, err error) {
+	err = m.ask(r, "find the way to a worker", func(ctx context.Context) (err error) {
+		path, err = r.Paths.To(ctx, address)
+		return err
+	})
+	return path, err
+}
+
+// fit says why a job's worker cannot be reached by a path.
+func fit(path Path, address netip.Addr, spec *v1.JobSpec) error {
+	need := packetBytes(int(spec.Elements))
+	switch {
+	case address == path.Home:
+		return errors.New("it is the aggregator's own address, and a host drops the multicast that comes from itself: run the worker on another host")
+	case !path.Home.Is4() || path.Ifindex <= 0:
+		return fmt.Errorf("interface %q leads there, and has no IPv4 address of the aggregator: give it one", path.Interface)
+	case len(path.MAC) != 6:
+		// Also where results are multicast: a generation may have to go past the ToR, with a copy for each worker.
+		return fmt.Errorf("nobody answers for its Ethernet address on %s: is the address the worker's, and is it on the same network?", path.Interface)
+	case path.MTU < need:
+		return fmt.Errorf("the MTU of %s is %d, and a chunk of %d elements is a packet of %d bytes: raise the MTU, or create the job with fewer elements",
+			path.Interface, path.MTU, spec.Elements, need)
+	}
+	return nil
+}
+
+// together reports whether two paths of a node leave by one interface.
+func together(a, b Path) bool { return a.Ifindex == b.Ifindex && a.Home == b.Home }
+
+func apart(j *job, c *call, path, other Path, rank int) error {
+	return unreachable(j, c, "%s (%s here) leads there, and %s (%s here) to rank %d: all ranks of a job must be behind one interface of the aggregator",
+		path.Interface, path.Home, other.Interface, other.Home, rank)
+}
+
 // placed refuses a call whose address cannot be the rank's. The lock is held.
 func (m *Manager) placed(j *job, c *call) error {
-	switch {
-	case c.address == c.path.Home:
-		return unreachable(j, c, "it is the aggregator's own address, and a host drops the multicast that comes from itself: run the worker on another host")
-	case c.address == m.config.TorAddress:
+	if c.address == m.config.TorAddress {
 		return refusal.New(codes.AlreadyExists, refusal.AddressTaken, "rank %d of job %q: %s is the address that the ToR sends from: give the worker another one", c.rank, j.name, c.address)
-	case !c.path.Home.Is4() || c.path.Ifindex <= 0:
-		return unreachable(j, c, "interface %q leads there, and has no IPv4 address of the aggregator: give it one", c.path.Interface)
-	case len(c.path.MAC) != 6:
-		// Also where results are multicast: a generation may have to go past the ToR, with a copy for each worker.
-		return unreachable(j, c, "nobody answers for its Ethernet address on %s: is the address the worker's, and is it on the same network?", c.path.Interface)
-	case c.path.MTU < packetBytes(int(j.record.Spec.Elements)):
-		return unreachable(j, c, "the MTU of %s is %d, and a chunk of %d elements is a packet of %d bytes: raise the MTU, or create the job with fewer elements",
-			c.path.Interface, c.path.MTU, j.record.Spec.Elements, packetBytes(int(j.record.Spec.Elements)))
+	}
+	for _, node := range slices.Sorted(maps.Keys(c.paths)) {
+		if err := fit(c.paths[node], c.address, j.record.Spec); err != nil {
+			return unreachable(j, c, "%w", err)
+		}
 	}
 	for rank, other := range j.waiting {
-		switch {
-		case other == nil, c.before >= 0 && other.before == c.before: // or that call takes the other's place
-		case other.address == c.address:
+		if other == nil || c.before >= 0 && other.before == c.before { // or that call takes the other's place
+			continue
+		}
+		if other.address == c.address {
 			return refusal.New(codes.AlreadyExists, refusal.AddressTaken, "rank %d of job %q: %s is rank %d's address already: each rank of a job needs its own", c.rank, j.name, c.address, rank).
 				With("job", j.name).With("rank", rank)
-		case other.path.Ifindex != c.path.Ifindex || other.path.Home != c.path.Home:
-			return unreachable(j, c, "%s (%s here) leads there, and %s (%s here) to rank %d: all ranks of a job must be behind one interface of the aggregator",
-				c.path.Interface, c.path.Home, other.path.Interface, other.path.Home, rank)
+		}
+		for node, path := range c.paths {
+			if its, ok := other.paths[node]; ok && !together(path, its) {
+				return apart(j, c, path, its, rank)
+			}
 		}
 	}
 	return nil
@@ -211,6 +270,16 @@ func (m *Manager) resume(c *call, name string, part *v1.Resume) error {
 	return nil
 }
 
+// follows reports whether the running generation is one of that number, or goes on from it.
+func (j *job) follows(generation uint32) bool {
+	return j.record.Running != nil && slices.ContainsFunc(j.record.Parts(), func(p store.Part) bool { return p.Generation == generation })
+}
+
+// has reports whether a part is one in the running generation, or in one that it goes on from: then its worker goes on as well.
+func (j *job) has(part *v1.Resume) bool {
+	return j.record.Running != nil && slices.Contains(j.record.Parts(), store.Part{Generation: part.GetGeneration(), Cookie: part.GetCookie()})
+}
+
 // with is the member with a call.
 func (m member) with(c *call, now time.Time) member {
 	m.call, m.since, m.told, m.dead = c, now, false, false
@@ -232,9 +301,9 @@ func (m *Manager) resumable(j *job, c *call, part *v1.Resume) error {
 	}
 	running := j.record.Running
 	switch {
-	case running == nil || part.Generation != j.record.Generation || j.forming:
+	case running == nil || j.forming || !j.follows(part.Generation):
 		return over("generation %d of job %q is over", part.Generation, j.name)
-	case part.Cookie != running.Cookie:
+	case !j.has(part):
 		return over("generation %d of job %q has another cookie than the call says", part.Generation, j.name)
 	}
 	member := j.member(c.rank)
@@ -333,13 +402,12 @@ func (m *Manager) leave(request *v1.LeaveRequest) (*job, error) {
 	if err := m.hasRank(j, c); err != nil {
 		return nil, err
 	}
-	running := j.record.Running
-	if running == nil || part.GetGeneration() != j.record.Generation || j.member(c.rank) == nil || j.members[c.rank].left {
+	if j.record.Running == nil || !j.follows(part.GetGeneration()) || j.member(c.rank) == nil || j.members[c.rank].left {
 		return nil, nil
 	}
-	if part.GetCookie() != running.Cookie {
+	if !j.has(part) {
 		return nil, refusal.New(codes.FailedPrecondition, refusal.GenerationOver, "generation %d of job %q has another cookie than the call says: only who takes part can leave",
-			j.record.Generation, j.name).With("job", j.name)
+			part.GetGeneration(), j.name).With("job", j.name)
 	}
 	member := &j.members[c.rank]
 	if member.call != nil {
@@ -394,7 +462,7 @@ func (m *Manager) writeLeft(ctx context.Context, j *job) error {
 	if !changed {
 		return nil
 	}
-	if err := m.store.Put(record); err != nil {
+	if err := m.put(j, &record); err != nil {
 		return err
 	}
 	m.mu.Lock()

@@ -27,13 +27,18 @@ type Manager struct {
 	started time.Time
 	// running are the operations that use the store: Close waits for them.
 	running sync.WaitGroup
+	// draining is held while the nodes that are drained change; it is taken before mu.
+	draining sync.Mutex
 
 	mu       sync.Mutex // over what follows, and over all jobs, calls and watchers; nothing else is locked while it is held
 	closed   bool
 	ledger   *ledger.Ledger
 	jobs     map[string]*job
 	limits   pipeline.Limits // of the ToR, as far as they were ever known
-	torState string          // what is to be said of a ToR that is not as it should be
+	nodes    map[string]*node
+	drained  []string // nodes that an operator wants nothing homed at, also such as are not known
+	starting int      // nodes that are looked at for the first time: until then nothing moves
+	torState string   // what is to be said of a ToR that is not as it should be
 	watchers map[*watcher]bool
 }
 
@@ -42,7 +47,7 @@ type Manager struct {
 // closes the storage when it fails.
 func New(config Config) (_ *Manager, err error) {
 	config = config.withDefaults()
-	m := &Manager{config: config, store: config.Storage, jobs: map[string]*job{}, watchers: map[*watcher]bool{}}
+	m := &Manager{config: config, store: config.Storage, jobs: map[string]*job{}, nodes: map[string]*node{}, watchers: map[*watcher]bool{}}
 	m.started = m.config.Now()
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	defer func() {
@@ -62,6 +67,9 @@ func New(config Config) (_ *Manager, err error) {
 	if err := m.restore(); err != nil {
 		return nil, err
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lookRound()
 	return m, nil
 }
 
@@ -130,7 +138,7 @@ func (m *Manager) Get(name string) (*v1.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	return j.view(), nil
+	return m.view(j), nil
 }
 
 // List returns all jobs, by name.
@@ -139,9 +147,16 @@ func (m *Manager) List() []*v1.Job {
 	defer m.mu.Unlock()
 	var all []*v1.Job
 	for _, j := range m.sorted() {
-		all = append(all, j.view())
+		all = append(all, m.view(j))
 	}
 	return all
+}
+
+// view is a job as the API shows it. The lock is held.
+func (m *Manager) view(j *job) *v1.Job {
+	view := j.view()
+	view.Standby = m.standby(j)
+	return view
 }
 
 // sorted are the jobs that can be seen, by name. The lock is held.
@@ -161,7 +176,7 @@ type Info struct {
 	Job *v1.Job
 	// ID is the number that packets carry, and also the job's index in the counters of the ToR and its multicast group there.
 	ID uint16
-	// Generation is as packets carry it. Installed says that it is in the aggregator.
+	// Generation is as packets carry it. Installed says that it is in the aggregator of this host.
 	Generation uint8
 	Installed  bool
 }
@@ -182,7 +197,7 @@ func (m *Manager) All() []Info {
 	defer m.mu.Unlock()
 	var all []Info
 	for _, j := range m.sorted() {
-		all = append(all, Info{Job: j.view(), ID: j.id, Generation: uint8(j.record.Generation), Installed: j.record.Running != nil})
+		all = append(all, Info{Job: m.view(j), ID: j.id, Generation: uint8(j.record.Generation), Installed: j.record.Running != nil && j.record.Running.At(m.config.Self) != nil})
 	}
 	return all
 }
@@ -192,7 +207,7 @@ func (m *Manager) Capacity() *v1.Capacity {
 	m.learnLimits()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.ledger.Capacity()
+	return m.ledger.Capacity(m.names(func(n *node) bool { return n.there })...)
 }
 
 // changed is called after every change of a job: it remembers since when the state is what it is, and tells those who wait and those who watch. The lock is held.
@@ -214,11 +229,15 @@ func (m *Manager) changed(j *job) {
 
 // event says what happened, to people.
 func (m *Manager) event(level v1.EventLevel, kind string, j *job, ranks []uint32, format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
+	m.report(level, kind, j.name, ranks, fmt.Sprintf(format, args...), "job", j.name, "id", j.id)
+}
+
+// report says what happened, to those who read events and to those who read the log.
+func (m *Manager) report(level v1.EventLevel, kind, job string, ranks []uint32, text string, about ...any) {
 	if m.config.Events != nil {
-		m.config.Events.Add(level, kind, j.name, ranks, "%s", text)
+		m.config.Events.Add(level, kind, job, ranks, "%s", text)
 	}
-	attributes := []any{"kind", kind, "job", j.name, "id", j.id}
+	attributes := append([]any{"kind", kind}, about...)
 	if len(ranks) > 0 {
 		attributes = append(attributes, "ranks", list(ranks))
 	}
@@ -253,6 +272,8 @@ func (m *Manager) Run(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 			m.sweep(ctx)
+			m.revisit()
+			m.rewrite(ctx)
 		case <-elapsing.C:
 			m.elapse()
 		}

@@ -21,8 +21,10 @@ type Node struct {
 	// Aggregator and Paths are that node's, also where it is another host.
 	Aggregator Aggregator
 	Paths      Paths
-	// Slots are the aggregator's, by size class. None at all are xdp.DefaultSlots.
+	// Slots are the aggregator's, by size class. None at all are those of Config.Ledger.
 	Slots xdp.Slots
+	// MaxJobs bounds the ids of jobs that the aggregator takes, as in xdp.Config; 0 is that of Config.Ledger.
+	MaxJobs uint32
 	// MTU is the least of the interfaces that lead to workers, in bytes of an IP packet.
 	MTU int
 	// Rack is where it stands; empty: there is only one rack.

@@ -26,6 +26,10 @@ type steps struct {
 	next map[string]func()
 }
 
+func newSteps() *steps {
+	return &steps{calls: map[string]int{}, fail: map[string]int{}, next: map[string]func(){}}
+}
+
 var errInjected = errors.New("injected")
 
 // step counts a call, and fails it if it is to.
@@ -93,6 +97,13 @@ func (d disk) Put(job store.Job) error {
 	return d.Store.Put(job)
 }
 
+func (d disk) PutDrained(nodes []string) error {
+	if err := d.step("drained"); err != nil {
+		return err
+	}
+	return d.Store.PutDrained(nodes)
+}
+
 func (d disk) Delete(name string) error {
 	if err := d.step("delete"); err != nil {
 		return err
@@ -106,8 +117,10 @@ type torStub struct {
 	mu     sync.Mutex
 	jobs   map[uint16]pipeline.Job
 	limits pipeline.Limits
-	hosts  int           // how many workers it knows
-	hold   chan struct{} // Await waits for it to be closed; nil: it does not wait
+	hosts  int // how many workers it knows
+	// strange is a home that it does not know.
+	strange netip.Addr
+	hold    chan struct{} // Await waits for it to be closed; nil: it does not wait
 }
 
 func (s *torStub) SetJob(job pipeline.Job) {
@@ -152,8 +165,13 @@ func (s *torStub) Limits() (pipeline.Limits, bool) {
 func (s *torStub) Host(addr netip.Addr) (pipeline.Host, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if addr == homeAddr {
-		return pipeline.Host{Addr: addr, MAC: pipeline.MAC(homeMAC), Port: 100}, true
+	if addr == s.strange {
+		return pipeline.Host{}, false
+	}
+	for i := range nodeNames {
+		if addr == homeOf(i) {
+			return pipeline.Host{Addr: addr, MAC: pipeline.MAC(homeMAC), Port: uint16(100 + i)}, true
+		}
 	}
 	for rank := range s.hosts {
 		if addr == workerAddr(rank) {

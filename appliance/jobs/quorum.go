@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"fmt"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -57,13 +56,18 @@ func completeQuorum(spec *v1.JobSpec, f *fault) {
 	}
 }
 
-// lag is what a job's ring must have room for beyond its windows, in chunks.
-func lag(spec *v1.JobSpec) uint32 { return spec.GetQuorum().GetMaxLag() }
+// lag is what a job's ring must have room for beyond its windows, in chunks. A home that has only some of the chunks hears of each worker less often.
+func lag(spec *v1.JobSpec) uint32 {
+	if spec.Quorum == nil {
+		return 0
+	}
+	return spec.Quorum.MaxLag + uint32(wire.ShardLag(shards(spec)))
+}
 
 // policy is what the aggregator is to do about stragglers.
 func policy(spec *v1.JobSpec) xdp.Policy {
 	q := spec.GetQuorum()
-	return xdp.Policy{Quorum: int(q.GetWorkers()), After: q.GetAfter().AsDuration(), MaxLag: int(q.GetMaxLag())}
+	return xdp.Policy{Quorum: int(q.GetWorkers()), After: q.GetAfter().AsDuration(), MaxLag: int(lag(spec))}
 }
 
 // parent is where the ToR sends complete sums: nil when it publishes them itself. In a job with a quorum only the home publishes; if the ToR did too, it could
@@ -72,12 +76,6 @@ func parent(record *store.Job) *pipeline.Parent {
 	if record.Spec.GetQuorum() == nil {
 		return nil
 	}
-	running := record.Running
-	return &pipeline.Parent{Addr: running.Home, Ports: running.HomePorts, Port: running.HomePort, MAC: running.HomeMAC,
-		Bits: wire.FullBitmap(size(record))}
-}
-
-// errReleased says why a generation with a quorum does not go on in an aggregator that has forgotten it.
-func errReleased(record *store.Job) error {
-	return fmt.Errorf("the aggregator has lost the memory of generation %d, and with it which sums it had released without their stragglers", record.Generation)
+	home := record.Running.Home(0)
+	return &pipeline.Parent{Addr: home.Addr, Ports: home.Ports, Port: home.Port, MAC: home.MAC, Bits: wire.FullBitmap(size(record))}
 }

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"spillway/appliance/store"
 	"spillway/p4/pipeline"
 	"spillway/xdp"
 )
@@ -24,9 +25,15 @@ func (m *Manager) restore() error {
 	if err != nil {
 		return err
 	}
+	if err := m.restoreNodes(); err != nil {
+		return err
+	}
 	now := m.config.Now()
 	var errs []error
 	for _, record := range records {
+		if m.config.Alone {
+			m.adopt(&record)
+		}
 		if err := m.ledger.Restore(record.Allocation); err != nil {
 			errs = append(errs, fmt.Errorf("job %q: %w", record.Name(), err))
 			continue
@@ -40,26 +47,53 @@ func (m *Manager) restore() error {
 	if err != nil {
 		return err
 	}
-	var running, absent []*job
+	m.self().clean, m.self().compared = true, now
+	var absent []*job
 	for _, j := range m.sorted() {
-		if j.record.Running != nil {
-			running = append(running, j)
-			if !installed[j.id] {
-				absent = append(absent, j)
-			}
+		if j.homedAt(m.config.Self) && !installed[j.id] {
+			absent = append(absent, j)
 		}
 	}
 	moved := m.follow(absent)
-	for _, j := range running {
-		if err := m.reinstall(j, installed[j.id], moved[j]); err != nil {
+	for _, j := range m.sorted() {
+		if j.record.Running == nil {
+			continue
+		}
+		if err := m.reinstall(j, installed[j.id] || !j.homedAt(m.config.Self), moved[j]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// removeStrangers takes out of the aggregator what the store does not know, or knows otherwise: what a daemon that died had begun. It returns the ids that
-// are rightly there.
+// restoreNodes brings the nodes back, and which of them are drained.
+func (m *Manager) restoreNodes() error {
+	drained, err := m.store.Drained()
+	if err != nil {
+		return err
+	}
+	m.drained = drained
+	for _, n := range m.config.Nodes {
+		m.addNode(n)
+	}
+	return nil
+}
+
+// adopt has a job that was homed at an appliance that stands alone be homed at this one, which is the same whatever it was called.
+func (m *Manager) adopt(record *store.Job) {
+	record.Allocation.Places = slices.Clone(record.Allocation.Places)
+	for i := range record.Allocation.Places {
+		record.Allocation.Places[i].Node = m.config.Self
+	}
+	if record.Running != nil {
+		for i := range record.Running.Homes {
+			record.Running.Homes[i].Node = m.config.Self
+		}
+	}
+}
+
+// removeStrangers takes out of this host's aggregator what the store does not know, or knows otherwise: what a daemon that died had begun. It returns the ids
+// that are rightly there.
 func (m *Manager) removeStrangers() (map[uint16]bool, error) {
 	known := map[uint16]*job{}
 	for _, j := range m.jobs {
@@ -71,7 +105,7 @@ func (m *Manager) removeStrangers() (map[uint16]bool, error) {
 		return nil, err
 	}
 	for _, job := range there {
-		if j := known[job.ID]; j != nil && j.isInstalled(&job) {
+		if j := known[job.ID]; j != nil && j.isInstalled(m.config.Self, &job) {
 			installed[job.ID] = true
 			continue
 		}
@@ -83,24 +117,23 @@ func (m *Manager) removeStrangers() (map[uint16]bool, error) {
 	return installed, nil
 }
 
-// isInstalled reports whether the job in the aggregator is the running generation.
-func (j *job) isInstalled(is *xdp.Job) bool {
-	running := j.record.Running
-	return running != nil && is.Generation == uint8(j.record.Generation) && is.Cookie == running.Cookie &&
-		is.Home == running.Home && is.Place != nil && *is.Place == j.record.Allocation.First
-}
-
-// reinstall puts a running generation back where it is missing: after a reboot, as the workers have all it takes to make the sums again. What cannot be put
+// reinstall puts a running generation back where it is missing here: after a reboot, as the workers have all it takes to make the sums again. What sums were released
+// without their stragglers is forgotten, so with a quorum, and where other homes have a part in it, the generation goes on as a new one. What cannot be put
 // back, for the reason given or because the aggregator does not take it, is over: its workers join again.
 func (m *Manager) reinstall(j *job, installed bool, reason error) error {
-	err := reason
-	if !installed && err == nil && j.record.Spec.GetQuorum() != nil {
-		err = errReleased(j.record)
+	running := j.record.Running
+	switch {
+	case installed:
+	case reason == nil && (j.record.Spec.Quorum != nil || len(running.Homes) > 1):
+		j.gap(m.config.Self, fmt.Sprintf("node %s has lost the memory of generation %d", m.config.Self, j.record.Generation))
+	case reason == nil:
+		reason = m.addAt(m.self().remote(), aggregatorJob(j.record, running.At(m.config.Self), m.config.TorAddress))
 	}
-	if !installed && err == nil {
-		err = m.add(j.record)
+	if reason != nil && len(m.nodes) > 1 {
+		j.gap(m.config.Self, fmt.Sprintf("generation %d could not be put back at node %s: %v", j.record.Generation, m.config.Self, reason))
+		reason = nil
 	}
-	if err != nil {
+	if reason != nil {
 		record := *j.record
 		record.Running = nil
 		if err := m.store.Put(record); err != nil {
@@ -108,11 +141,11 @@ func (m *Manager) reinstall(j *job, installed bool, reason error) error {
 		}
 		j.record, j.members = &record, nil
 		j.state = j.stateNow()
-		j.failure = fmt.Sprintf("generation %d could not be put back after the restart: %v", record.Generation, err)
-		m.event(levelError, "generation-lost", j, nil, "generation %d of job %s is over, its workers must join again: it could not be put back: %v", record.Generation, j.name, err)
+		j.failure = fmt.Sprintf("generation %d could not be put back after the restart: %v", record.Generation, reason)
+		m.event(levelError, "generation-lost", j, nil, "generation %d of job %s is over, its workers must join again: it could not be put back: %v", record.Generation, j.name, reason)
 		return nil
 	}
-	if j.record.Running.Through && m.config.Switch != nil {
+	if running.Through && m.config.Switch != nil {
 		m.config.Switch.SetJob(switchJob(j.record, m.config.TorAddress))
 	}
 	m.event(levelInfo, "job-restored", j, nil, "generation %d of job %s goes on; its workers may resume", j.record.Generation, j.name)
@@ -133,7 +166,7 @@ func (m *Manager) follow(jobs []*job) map[*job]error {
 		paths[j] = found
 		for rank, member := range j.record.Running.Members {
 			group.Go(func() error {
-				path, err := m.self().Paths.To(m.ctx, member.Addr)
+				path, err := m.path(m.self().remote(), member.Addr)
 				if err != nil {
 					m.config.Log.Warn("the way to a worker is not known yet: the one from before is kept", "job", j.name, "rank", rank, "address", member.Addr, "error", err)
 				}
@@ -145,26 +178,27 @@ func (m *Manager) follow(jobs []*job) map[*job]error {
 	_ = group.Wait() // none of them fails
 	over := map[*job]error{}
 	for j, found := range paths {
-		over[j] = j.move(found)
+		over[j] = j.follow(m.config.Self, found)
 	}
 	return over
 }
 
-// move has the members be reached by the paths, where these are known.
-func (j *job) move(paths []Path) error {
+// follow has the members be reached from a node by the paths, where these are known.
+func (j *job) follow(node string, paths []Path) error {
 	record, running := *j.record, *j.record.Running
-	running.Members = slices.Clone(running.Members)
+	running.Homes = slices.Clone(running.Homes)
+	record.Running = &running
+	home := running.At(node)
+	home.Ways = slices.Clone(home.Ways)
 	for rank, path := range paths {
-		member := &running.Members[rank]
 		switch {
 		case !path.Home.IsValid() || len(path.MAC) != 6: // nothing was found, or nobody answers yet
-		case path.Home != running.Home.Addr():
-			return fmt.Errorf("the aggregator's address towards rank %d, %s, is %s now, and was %s", rank, member.Addr, path.Home, running.Home.Addr())
+		case path.Home != home.Addr.Addr():
+			return fmt.Errorf("the aggregator's address towards rank %d, %s, is %s now, and was %s", rank, running.Members[rank].Addr, path.Home, home.Addr.Addr())
 		default:
-			member.Ifindex, member.MAC = path.Ifindex, path.MAC
+			home.Ways[rank] = store.Way{MAC: path.MAC, Ifindex: path.Ifindex}
 		}
 	}
-	record.Running = &running
 	j.record = &record
 	return nil
 }

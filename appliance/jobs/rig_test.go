@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -44,7 +45,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	code := m.Run()
-	if err := aggregator.Close(); err != nil {
+	if err := errors.Join(closePlanes(), aggregator.Close()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
@@ -78,13 +79,20 @@ type rig struct {
 	config Config
 	// path is that of the state file.
 	path string
+	// planes are the aggregators of other nodes.
+	planes []*xdp.Aggregator
 }
 
 // newRig is one without a ToR, unless tor is set.
 func newRig(t testing.TB, tor bool, change ...func(*Config)) *rig {
 	t.Helper()
+	return newRigOf(t, newSteps(), tor, change...)
+}
+
+func newRigOf(t testing.TB, parts *steps, tor bool, change ...func(*Config)) *rig {
+	t.Helper()
 	r := &rig{
-		t: t, steps: &steps{calls: map[string]int{}, fail: map[string]int{}, next: map[string]func(){}}, events: events.New(0),
+		t: t, steps: parts, events: events.New(0),
 		path: filepath.Join(t.TempDir(), "state.db"), clock: &clock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)},
 	}
 	r.config = Config{
@@ -201,8 +209,10 @@ type state struct {
 func (r *rig) state() state {
 	r.t.Helper()
 	s := state{Account: prototext.Format(r.m.Capacity())}
-	for _, job := range aggregator.Jobs() {
-		s.Maps = append(s.Maps, fmt.Sprintf("%d generation %d cookie %d at %d", job.ID, job.Generation, job.Cookie, *job.Place))
+	for n, plane := range append([]*xdp.Aggregator{aggregator}, r.planes...) {
+		for _, job := range plane.Jobs() {
+			s.Maps = append(s.Maps, fmt.Sprintf("%d at aggregator %d generation %d cookie %d at %d", job.ID, n, job.Generation, job.Cookie, *job.Place))
+		}
 	}
 	if r.tor != nil {
 		for id, job := range r.tor.has() {

@@ -19,6 +19,7 @@ import (
 // Bounds of what a specification may ask for.
 const (
 	maxWindow   = 1 << 15 // what a worker can keep
+	maxShards   = 64      // runs of 64 chunks go round them, and a window has few such runs
 	maxPriority = 127
 	maxTorSlots = 1 << 15 // a slot index has 16 bits, one of which says that there is none
 	maxTimer    = time.Hour
@@ -32,7 +33,8 @@ var jobName = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
 // site is what of the node decides over a specification.
 type site struct {
 	defaults  Defaults
-	mtu       int
+	mtu       int // the least of all nodes
+	nodes     int
 	multicast bool // there are groups
 	tor       bool // there is a ToR
 	// torElements is the most that a chunk may have to be summed in the ToR; 0: not known.
@@ -75,7 +77,14 @@ func (s site) complete(asked *v1.JobSpec) (*v1.JobSpec, error) {
 	if spec.Priority > maxPriority {
 		f.add("priority", "%d: want 1 (least urgent) to %d", spec.Priority, maxPriority)
 	}
+	if spec.WireBits == 0 {
+		spec.WireBits = DefaultWireBits
+	}
+	if spec.WireBits != 16 && spec.WireBits != 32 {
+		f.add("wire_bits", "%d: want 16 (half the traffic, coarser sums) or 32", spec.WireBits)
+	}
 	s.completeTimers(spec, &f)
+	s.checkShards(spec, &f)
 	completeQuorum(spec, &f)
 	s.completeElastic(spec, &f)
 	s.completePath(spec, asked, &f)
@@ -103,7 +112,7 @@ func (s site) completePath(spec, asked *v1.JobSpec, f *fault) {
 	)
 	if spec.Tor == unspecified {
 		spec.Tor = s.defaults.Tor
-		if spec.Workers == 1 || spec.Publication == unicast || spec.Tor == unspecified {
+		if spec.Workers == 1 || spec.Publication == unicast || spec.Tor == unspecified || shards(spec) > 1 {
 			spec.Tor = none // the default is for jobs that can
 		}
 	}
@@ -113,8 +122,11 @@ func (s site) completePath(spec, asked *v1.JobSpec, f *fault) {
 	}
 	if spec.Publication == v1.Publication_PUBLICATION_UNSPECIFIED {
 		spec.Publication = s.defaults.Publication
-		if usesTor(spec) {
+		switch {
+		case usesTor(spec):
 			spec.Publication = multicast
+		case shards(spec) > 1 && s.tor:
+			spec.Publication = unicast
 		}
 	}
 	switch {
@@ -122,6 +134,8 @@ func (s site) completePath(spec, asked *v1.JobSpec, f *fault) {
 		f.add("publication", "%d is no publication: want multicast or unicast", spec.Publication)
 	case spec.Publication == multicast && !s.multicast:
 		f.add("publication", "multicast needs a group, and this appliance has none: ask for unicast, or write groups into its configuration")
+	case spec.Publication == multicast && shards(spec) > 1 && s.tor:
+		f.add("publication", "what a ToR publishes has one home, and %d shards have several: ask for unicast, or for one shard", spec.Shards)
 	}
 	if spec.FirstCome && spec.Tor != v1.TorUse_TOR_USE_SHARED {
 		f.add("first_come", "only in a shared region does anybody else come: leave it out, or ask for tor: shared")
@@ -132,12 +146,21 @@ func (s site) completePath(spec, asked *v1.JobSpec, f *fault) {
 	switch {
 	case !s.tor:
 		f.add("tor", "this appliance has no ToR: ask for none, or write the switch into its configuration")
+	case shards(spec) > 1:
+		f.add("tor", "the ToR sums for one home, and %d shards have several: ask for none, or for one shard", spec.Shards)
 	case spec.Workers == 1:
 		f.add("tor", "a job of one worker has nothing to sum: ask for none")
 	case asked.Publication == unicast:
 		f.add("publication", "the ToR publishes to a multicast group: ask for multicast, or for tor: none")
 	case spec.Tor == v1.TorUse_TOR_USE_SHARED && s.sharedSlots == 0:
 		f.add("tor", "this appliance has no shared region: ask for private or none, or write shared_slots into its configuration")
+	}
+}
+
+// checkShards looks at among how many homes the chunks are shared out.
+func (s site) checkShards(spec *v1.JobSpec, f *fault) {
+	if most := min(uint32(s.nodes), maxShards); spec.Shards > most {
+		f.add("shards", "%d: want 1 to %d, a home for each among the appliances", spec.Shards, most)
 	}
 }
 

@@ -63,6 +63,7 @@ func TestChosen(t *testing.T) {
 		{"a small window", func(*site) {}, &v1.JobSpec{Window: 5}, &v1.JobSpec{Elements: 128, Window: 5, Priority: 64, Tor: torPrivate, TorSlots: 8, Publication: multicast}},
 		{"few slots by default", func(s *site) { s.defaults.TorSlots = 16 }, &v1.JobSpec{Priority: 127}, &v1.JobSpec{Elements: 128, Window: 255, Priority: 127, Tor: torPrivate, TorSlots: 16, Publication: multicast}},
 		{"no groups", func(s *site) { s.multicast = false; s.defaults.Publication = unicast; s.defaults.Tor = torNone }, &v1.JobSpec{}, &v1.JobSpec{Elements: 256, Window: 255, Priority: 64, Tor: torNone, Publication: unicast}},
+		{"16 bits on the wire", func(*site) {}, &v1.JobSpec{WireBits: 16}, &v1.JobSpec{Elements: 128, Window: 255, Priority: 64, Tor: torPrivate, TorSlots: 256, Publication: multicast, WireBits: 16}},
 		{"a quorum", func(*site) {}, &v1.JobSpec{Quorum: &v1.Quorum{Workers: 3}}, &v1.JobSpec{Elements: 128, Window: 255, Priority: 64, Tor: torPrivate, TorSlots: 256, Publication: multicast,
 			Quorum: &v1.Quorum{Workers: 3, After: durationpb.New(50 * time.Millisecond), MaxLag: 1530}}},
 		{"a quorum, with all of it", func(*site) {}, &v1.JobSpec{Tor: torNone, Quorum: &v1.Quorum{Workers: 1, After: durationpb.New(time.Second), MaxLag: 7}},
@@ -80,6 +81,9 @@ func TestChosen(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.want.Name, c.want.Workers = c.spec.Name, c.spec.Workers
+			if c.want.WireBits == 0 {
+				c.want.WireBits = 32
+			}
 			c.want.MinRto, c.want.MaxRto = durationpb.New(time.Millisecond), durationpb.New(250*time.Millisecond)
 			c.want.Silence, c.want.Grace = durationpb.New(30*time.Second), durationpb.New(time.Minute)
 			if !proto.Equal(got, c.want) {
@@ -109,6 +113,7 @@ func TestRefusedSpecs(t *testing.T) {
 		{"elements", "at most 128", nil, func(s *v1.JobSpec) { s.Elements = 256 }},
 		{"elements", "a packet of 1464 bytes, and the MTU of the aggregator's interfaces is 1450: want at most 320", func(s *site) { s.mtu = 1450 }, func(s *v1.JobSpec) { s.Elements, s.Tor = 352, torNone }},
 		{"window", "32768", nil, func(s *v1.JobSpec) { s.Window = 1<<15 + 1 }},
+		{"wire_bits", "want 16 (half the traffic, coarser sums) or 32", nil, func(s *v1.JobSpec) { s.WireBits = 8 }},
 		{"priority", "127", nil, func(s *v1.JobSpec) { s.Priority = 128 }},
 		{"tor", "no use of the ToR", nil, func(s *v1.JobSpec) { s.Tor = 9 }},
 		{"tor", "no ToR", func(s *site) { s.tor = false }, func(s *v1.JobSpec) { s.Tor = torPrivate }},
@@ -164,7 +169,7 @@ func FuzzSpec(f *testing.F) {
 		{Name: "a", Workers: 4}, {Name: "a-1", Workers: 64, Elements: 832, Tor: torNone}, {Name: "b", Workers: 1, Publication: unicast},
 		{Name: "c", Workers: 2, Tor: torShared, Window: 1 << 15}, {Name: "d", Workers: 3, Tor: torPrivate, TorSlots: 64, Elements: 32, Priority: 127},
 		{Name: "e", Workers: 8, Quorum: &v1.Quorum{Workers: 7}}, {Name: "f", Workers: 2, Tor: torNone, Quorum: &v1.Quorum{Workers: 1, After: durationpb.New(1), MaxLag: 1 << 15}},
-		{Name: "?", Workers: 99, MinRto: durationpb.New(-1)},
+		{Name: "g", Workers: 4, WireBits: 16}, {Name: "?", Workers: 99, MinRto: durationpb.New(-1)},
 	} {
 		text, err := proto.Marshal(spec)
 		if err != nil {
@@ -207,7 +212,7 @@ func FuzzSpec(f *testing.F) {
 func admitted(t *testing.T, s site, spec *v1.JobSpec) {
 	config := Config{
 		Ledger: ledger.Config{Slots: xdp.Slots{1 << 17, 1 << 17, 1 << 17, 1 << 17}, Groups: netip.MustParsePrefix("239.77.0.0/16"), FirstWorkerPort: 9800, LastWorkerPort: 9800, SharedSlots: 64},
-		Nodes:  []Node{{Paths: oneInterface{}, MTU: 1500}},
+		Nodes:  []Node{{Paths: oneInterface{}, MTU: s.mtu}},
 	}
 	if s.tor {
 		config.Switch, config.TorAddress = &torStub{hosts: 64}, torAddr
@@ -218,25 +223,27 @@ func admitted(t *testing.T, s site, spec *v1.JobSpec) {
 		t.Fatal(err)
 	}
 	account.SetTorSlots(1 << 16)
-	allocation, err := account.Reserve(request(spec))
+	m := &Manager{config: config, ledger: account, nodes: map[string]*node{}, ctx: t.Context()}
+	m.addNode(config.Nodes[0]).clean = true
+	allocation, err := account.Reserve(request(spec), "")
 	if err != nil {
 		refused(t, err, codes.ResourceExhausted, refusal.NoRoom, "asked for")
 		return
 	}
-	m := &Manager{config: config}
 	var calls []*call
 	for rank := range spec.Workers {
 		path, err := oneInterface{}.To(t.Context(), workerAddr(int(rank)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		calls = append(calls, &call{rank: rank, address: workerAddr(int(rank)), path: path})
+		calls = append(calls, &call{rank: rank, address: workerAddr(int(rank)), paths: map[string]Path{"": path}})
 	}
-	record, err := m.propose(&store.Job{Spec: spec, Allocation: allocation}, calls)
+	base := &store.Job{Spec: spec, Allocation: allocation}
+	record, _, err := m.propose(newJob(base, time.Time{}), base, calls)
 	if err != nil {
 		t.Fatal(err)
 	}
-	job := aggregatorJob(record, config.TorAddress)
+	job := aggregatorJob(record, record.Running.Home(0), config.TorAddress)
 	if err := job.Validate(); err != nil {
 		t.Fatalf("%v: aggregator: %v", spec, err)
 	}
@@ -258,7 +265,7 @@ func admitted(t *testing.T, s site, spec *v1.JobSpec) {
 	for rank := range spec.Workers {
 		p := parameters(record, rank)
 		c := engine.Config{
-			Job: uint16(p.JobId), Rank: int(p.Rank), Workers: int(p.Workers), Elements: int(p.Elements), Window: int(p.Window), Priority: uint8(p.Priority),
+			Job: uint16(p.JobId), Rank: int(p.Rank), Workers: int(p.Workers), Elements: int(p.Elements), Window: int(p.Window), Priority: uint8(p.Priority), WireBits: int(p.WireBits),
 			Shards: len(p.Homes), MinRTO: int64(p.MinRto.AsDuration()), MaxRTO: int64(p.MaxRto.AsDuration()), Silence: int64(p.Silence.AsDuration()),
 		}
 		if r := p.Tor; r != nil {

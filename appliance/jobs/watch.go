@@ -55,7 +55,7 @@ func (m *Manager) read(w *watcher) (jobs []*v1.Job, ended bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, j := range w.changed {
-		jobs = append(jobs, j.view())
+		jobs = append(jobs, m.view(j))
 	}
 	w.changed = nil
 	return jobs, w.ended, w.err
@@ -78,7 +78,7 @@ func (m *Manager) Watch(ctx context.Context, name string, send func(*v1.WatchJob
 	var jobs []*v1.Job
 	for _, j := range m.sorted() {
 		if name == "" || j.name == name {
-			jobs = append(jobs, j.view())
+			jobs = append(jobs, m.view(j))
 		}
 	}
 	m.watchers[w] = true

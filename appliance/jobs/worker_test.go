@@ -47,9 +47,11 @@ func (r *rig) join(job string, rank int, change ...func(*v1.JoinRequest)) *worke
 // resume begins a Join for the part that a worker had.
 func (w *worker) resume(change ...func(*v1.JoinRequest)) *worker {
 	w.r.t.Helper()
-	return w.r.join(w.job(), w.rank, append([]func(*v1.JoinRequest){func(request *v1.JoinRequest) {
+	again := w.r.join(w.job(), w.rank, append([]func(*v1.JoinRequest){func(request *v1.JoinRequest) {
 		request.Resume = &v1.Resume{Generation: w.params.Generation, Cookie: w.params.Cookie}
 	}}, change...)...)
+	again.params = w.params
+	return again
 }
 
 // job is the name of the worker's job, by its id.

@@ -12,9 +12,9 @@ const MaxID = 255
 
 // Config is what there is to give.
 type Config struct {
-	// Slots are the aggregator's, by size class. None at all are xdp.DefaultSlots.
+	// Slots are an aggregator's, by size class, of nodes that say nothing else. None at all are xdp.DefaultSlots.
 	Slots xdp.Slots
-	// MaxJobs bounds ids as xdp.Config does: 0 < id < MaxJobs. 0 is xdp.DefaultMaxJobs.
+	// MaxJobs bounds ids as xdp.Config does: 0 < id < MaxJobs, also at nodes that say nothing else. 0 is xdp.DefaultMaxJobs.
 	MaxJobs uint32
 	// Groups are the multicast addresses that jobs may have. Not valid: none.
 	Groups netip.Prefix
@@ -29,7 +29,7 @@ type Config struct {
 // Quota bounds a job, and the number of jobs. 0 is no bound.
 type Quota struct {
 	Workers, Window uint32
-	// Memory is of the aggregator, in bytes.
+	// Memory is of the aggregators, in bytes.
 	Memory   uint64
 	TorSlots uint32
 	Jobs     uint32

@@ -21,6 +21,8 @@ type Request struct {
 	TorSlots uint32
 	// Multicast asks for a group.
 	Multicast bool
+	// Shards is among how many nodes its chunks are shared out; 0 is 1.
+	Shards uint32
 }
 
 // ring is how many slots of the aggregator it takes.
@@ -34,30 +36,10 @@ func (r *Request) needs() string {
 	return fmt.Sprintf("a window of %d with stragglers up to %d chunks further behind", r.Window, r.Lag)
 }
 
-// Allocation is what a job holds. Its form in JSON is that of the state file.
-type Allocation struct {
-	ID uint16 `json:"id"`
-	// First and Slots are its ring in the aggregator, in the size class that has room for ClassElements.
-	First         uint32 `json:"first"`
-	Slots         uint32 `json:"slots"`
-	ClassElements int    `json:"class_elements"`
-	WorkerPort    uint16 `json:"worker_port"`
-	// Group is not valid when the job has none.
-	Group netip.Addr `json:"group,omitzero"`
-	// Region is nil when the ToR sums nothing of the job.
-	Region *Region `json:"region,omitempty"`
-}
-
-// Bytes is the memory that the job's slots take in the aggregator.
-func (a *Allocation) Bytes() uint64 {
-	class, _ := xdp.ClassOf(a.ClassElements)
-	return uint64(a.Slots) * xdp.SlotBytes(class)
-}
-
 // Ledger is the account. It is not safe for several goroutines at once.
 type Ledger struct {
 	config  Config
-	slots   [len(xdp.Slots{})]*xdp.Allocator
+	nodes   map[string]*memory
 	ids     numbers // id - 1
 	groups  numbers // of Config.Groups
 	ports   numbers // from FirstWorkerPort on
@@ -65,7 +47,7 @@ type Ledger struct {
 	held    map[uint16]Allocation // by id
 }
 
-// New is the account of a node without jobs.
+// New is the account of no nodes and no jobs.
 func New(config Config) (*Ledger, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -78,9 +60,7 @@ func New(config Config) (*Ledger, error) {
 		ports:   newNumbers(config.workerPorts()),
 		regions: regions{shared: config.SharedSlots, sharers: map[uint32]int{}},
 		held:    map[uint16]Allocation{},
-	}
-	for class, n := range config.Slots {
-		l.slots[class] = xdp.NewAllocator(n)
+		nodes:   map[string]*memory{},
 	}
 	return l, nil
 }
@@ -89,8 +69,8 @@ func New(config Config) (*Ledger, error) {
 func (l *Ledger) SetTorSlots(n uint32) { l.regions.slots = n }
 
 // Reserve gives a job all that it asks for, or nothing: then the error is a *refusal.Error that names everything that is lacking, with what was asked for
-// and what is free.
-func (l *Ledger) Reserve(request Request) (Allocation, error) {
+// and what is free. Its rings are at the first of the nodes that have room, one for each shard; where too few have, they are fewer.
+func (l *Ledger) Reserve(request Request, nodes ...string) (Allocation, error) {
 	if err := l.withinQuota(request); err != nil {
 		return Allocation{}, err
 	}
@@ -103,9 +83,9 @@ func (l *Ledger) Reserve(request Request) (Allocation, error) {
 	} else {
 		lacks.add("jobs", 1, 0, "all %d jobs that there can be are there", l.ids.total)
 	}
-	if largest := l.slots[class].Largest(); largest < a.Slots {
-		lacks.add("slots", uint64(a.Slots), uint64(largest), "%s needs %d slots of %d elements in one run, and the longest free run has %d (%d of %d are free)",
-			request.needs(), a.Slots, a.ClassElements, largest, l.slots[class].Free(), l.config.Slots[class])
+	fitting := l.fitting(a, class, nodes)
+	if len(fitting) == 0 {
+		l.lackOfSlots(request, a, class, nodes, &lacks)
 	}
 	if port, ok := l.ports.next(); ok {
 		a.WorkerPort = l.config.FirstWorkerPort + uint16(port)
@@ -123,13 +103,45 @@ func (l *Ledger) Reserve(request Request) (Allocation, error) {
 	if err := lacks.refusal(request.Name); err != nil {
 		return Allocation{}, err
 	}
-	first, err := l.slots[class].Take(a.Slots)
-	if err != nil {
-		return Allocation{}, fmt.Errorf("a run of %d slots is free, and cannot be had: %w", a.Slots, err)
+	for _, node := range fitting[:min(len(fitting), int(max(request.Shards, 1)))] {
+		first, err := l.nodes[node].take(a.ID, class, a.Slots)
+		if err != nil {
+			return Allocation{}, err
+		}
+		a.Places = append(a.Places, Place{node, first})
 	}
-	a.First = first
 	l.enter(a)
 	return a, nil
+}
+
+// fitting are the nodes that have room for a ring.
+func (l *Ledger) fitting(a Allocation, class int, nodes []string) (fitting []string) {
+	for _, node := range nodes {
+		if m := l.nodes[node]; m != nil && m.fits(a.ID, class, a.Slots) {
+			fitting = append(fitting, node)
+		}
+	}
+	return fitting
+}
+
+// lackOfSlots says what of the slots is free at the node that has the longest run.
+func (l *Ledger) lackOfSlots(request Request, a Allocation, class int, nodes []string, lacks *shortage) {
+	best, at := newMemory(xdp.Slots{}, 0), ""
+	for _, node := range nodes {
+		if m := l.nodes[node]; m != nil && m.runs[class].Largest() >= best.runs[class].Largest() {
+			best = m
+			if len(nodes) > 1 {
+				at = fmt.Sprintf(" at node %s, the one with the most", node)
+			}
+		}
+	}
+	largest := best.runs[class].Largest()
+	if largest >= a.Slots && a.ID != 0 {
+		lacks.add("jobs", 1, 0, "the ids that are free, from %d on, are more than the nodes have room for", a.ID)
+		return
+	}
+	lacks.add("slots", uint64(a.Slots), uint64(largest), "%s needs %d slots of %d elements in one run, and the longest free run has %d (%d of %d are free%s)",
+		request.needs(), a.Slots, a.ClassElements, largest, best.runs[class].Free(), best.slots[class], at)
 }
 
 // region is the part of the ToR's memory that a request would get.
@@ -155,7 +167,7 @@ func (l *Ledger) region(request Request, lacks *shortage) *Region {
 	return &r
 }
 
-// enter writes down an allocation; its slots of the aggregator are taken already.
+// enter writes down an allocation; its slots of the aggregators are taken already.
 func (l *Ledger) enter(a Allocation) {
 	l.held[a.ID] = a
 	l.ids.take(int(a.ID) - 1)
@@ -168,8 +180,8 @@ func (l *Ledger) enter(a Allocation) {
 	}
 }
 
-// Restore puts an allocation that was written down back at its place, all of it or nothing. It fails when the configuration has no such place any more, or
-// another job has it.
+// Restore puts an allocation that was written down back at its places, all of it or nothing. It fails when the configuration has no such place any more, or
+// another job has it. A place at a node that is not known is no fault: SetNode sees to it when the node is there.
 func (l *Ledger) Restore(a Allocation) error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -197,9 +209,24 @@ func (l *Ledger) Restore(a Allocation) error {
 	if a.Slots == 0 {
 		return errors.New("a ring of no slots")
 	}
-	if err := l.slots[class].TakeAt(a.First, a.Slots); err != nil {
-		return fmt.Errorf("its slots %d to %d of %d elements are taken, or not among the %d that there are: %w",
-			a.First, uint64(a.First)+uint64(a.Slots)-1, a.ClassElements, l.config.Slots[class], err)
+	for i, place := range a.Places {
+		m := l.nodes[place.Node]
+		if m == nil {
+			continue
+		}
+		if _, twice := m.held[a.ID]; twice {
+			wrong("it has two places at node %q", place.Node)
+		} else if err := m.takeAt(a.ID, class, place.First, a.Slots); err != nil {
+			errs = append(errs, err)
+		}
+		if len(errs) > 0 {
+			for _, place := range a.Places[:i+1] {
+				if m := l.nodes[place.Node]; m != nil {
+					m.give(a.ID)
+				}
+			}
+			return errors.Join(errs...)
+		}
 	}
 	l.enter(a)
 	return nil
@@ -212,8 +239,9 @@ func (l *Ledger) Release(id uint16) bool {
 		return false
 	}
 	delete(l.held, id)
-	class, _ := xdp.ClassOf(a.ClassElements)
-	l.slots[class].Give(a.First, a.Slots)
+	for _, m := range l.nodes {
+		m.give(id)
+	}
 	l.ids.give(int(a.ID) - 1)
 	l.ports.give(l.portNumber(a.WorkerPort))
 	if a.Group.IsValid() {
@@ -237,8 +265,8 @@ func (l *Ledger) groupNumber(group netip.Addr) int {
 	return number(a) - number(first)
 }
 
-// Capacity is what there is, and what of it is given away. What the ToR has is left out as long as it is not known.
-func (l *Ledger) Capacity() *v1.Capacity {
+// Capacity is what there is at these nodes, and what of it is given away. What the ToR has is left out as long as it is not known.
+func (l *Ledger) Capacity(nodes ...string) *v1.Capacity {
 	c := &v1.Capacity{
 		Jobs:        &v1.Amount{Total: uint64(l.ids.total), Used: uint64(len(l.held))},
 		Groups:      &v1.Amount{Total: uint64(l.groups.total), Used: uint64(len(l.groups.taken))},
@@ -247,19 +275,40 @@ func (l *Ledger) Capacity() *v1.Capacity {
 	if most := l.config.Quota.Jobs; most > 0 {
 		c.Jobs.Total = min(c.Jobs.Total, uint64(most))
 	}
-	rooms := classElements()
-	for class, total := range l.config.Slots {
-		used := uint64(total - l.slots[class].Free())
-		c.SlotClasses = append(c.SlotClasses, &v1.SlotClass{
-			Elements: uint32(rooms[class]), Slots: &v1.Amount{Total: uint64(total), Used: used}, LargestFree: l.slots[class].Largest(),
-		})
-		c.MemoryBytes.Total += uint64(total) * xdp.SlotBytes(class)
-		c.MemoryBytes.Used += used * xdp.SlotBytes(class)
-	}
+	l.addSlots(c, nodes)
 	if l.regions.slots > 0 {
 		c.TorSlots = &v1.Amount{Total: uint64(l.regions.end()), Used: uint64(l.regions.used())}
 	}
 	return c
+}
+
+// NodeCapacity is what one node has, and what of it is given away; jobs are those that it can have a ring for, and those that have one.
+func (l *Ledger) NodeCapacity(node string) *v1.Capacity {
+	c := &v1.Capacity{Jobs: &v1.Amount{}, MemoryBytes: &v1.Amount{}}
+	if m := l.nodes[node]; m != nil {
+		c.Jobs.Total, c.Jobs.Used = uint64(min(l.ids.total, int(m.maxJobs)-1)), uint64(len(m.held))
+	}
+	l.addSlots(c, []string{node})
+	return c
+}
+
+// addSlots adds up the slots of nodes.
+func (l *Ledger) addSlots(c *v1.Capacity, nodes []string) {
+	for class, room := range classElements() {
+		sum := &v1.SlotClass{Elements: uint32(room), Slots: &v1.Amount{}}
+		for _, node := range nodes {
+			m := l.nodes[node]
+			if m == nil {
+				continue
+			}
+			sum.Slots.Total += uint64(m.slots[class])
+			sum.Slots.Used += uint64(m.slots[class] - m.runs[class].Free())
+			sum.LargestFree = max(sum.LargestFree, m.runs[class].Largest())
+		}
+		c.SlotClasses = append(c.SlotClasses, sum)
+		c.MemoryBytes.Total += sum.Slots.Total * xdp.SlotBytes(class)
+		c.MemoryBytes.Used += sum.Slots.Used * xdp.SlotBytes(class)
+	}
 }
 
 // classElements are the rooms of the size classes.

@@ -3,8 +3,10 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,6 +25,9 @@ const (
 	shared  = v1.TorUse_TOR_USE_SHARED
 )
 
+// node is the one that there is.
+const node = "a"
+
 // small is a node on which everything is scarce.
 func small() Config {
 	return Config{
@@ -38,23 +43,24 @@ func newLedger(t testing.TB, config Config, torSlots uint32) *Ledger {
 		t.Fatal(err)
 	}
 	l.SetTorSlots(torSlots)
+	l.SetNode(node, xdp.Slots{}, 0)
 	return l
 }
 
 func TestReserve(t *testing.T) {
 	l := newLedger(t, small(), 64)
-	got, err := l.Reserve(Request{Name: "a", Workers: 4, Elements: 96, Window: 7, Tor: private, TorSlots: 8, Multicast: true})
+	got, err := l.Reserve(Request{Name: "a", Workers: 4, Elements: 96, Window: 7, Tor: private, TorSlots: 8, Multicast: true}, node)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := Allocation{
-		ID: 1, First: 0, Slots: 16, ClassElements: 256, WorkerPort: 9800, Group: netip.MustParseAddr("239.77.0.0"),
+		ID: 1, Places: []Place{{node, 0}}, Slots: 16, ClassElements: 256, WorkerPort: 9800, Group: netip.MustParseAddr("239.77.0.0"),
 		Region: &Region{Base: 16, Slots: 8, Period: 8},
 	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Error(diff)
 	}
-	capacity := l.Capacity()
+	capacity := l.Capacity(node)
 	if c := capacity.SlotClasses[2]; c.Elements != 256 || c.Slots.Used != 16 || c.LargestFree != 112 {
 		t.Errorf("class of 256 elements: %v", c)
 	}
@@ -69,11 +75,11 @@ func TestShortage(t *testing.T) {
 	config.LastWorkerPort = 9800
 	config.Groups = netip.MustParsePrefix("239.77.0.0/32")
 	l := newLedger(t, config, 64)
-	if _, err := l.Reserve(Request{Name: "first", Workers: 2, Elements: 256, Window: 40, Tor: private, TorSlots: 32, Multicast: true}); err != nil {
+	if _, err := l.Reserve(Request{Name: "first", Workers: 2, Elements: 256, Window: 40, Tor: private, TorSlots: 32, Multicast: true}, node); err != nil {
 		t.Fatal(err)
 	}
 	before := describe(l)
-	_, err := l.Reserve(Request{Name: "second", Workers: 2, Elements: 256, Window: 40, Tor: private, TorSlots: 32, Multicast: true})
+	_, err := l.Reserve(Request{Name: "second", Workers: 2, Elements: 256, Window: 40, Tor: private, TorSlots: 32, Multicast: true}, node)
 	refused := refusal.Of(err)
 	if refused == nil || refused.Code != codes.ResourceExhausted || refused.Reason != refusal.NoRoom {
 		t.Fatalf("%v", err)
@@ -99,7 +105,7 @@ func TestQuota(t *testing.T) {
 	config := small()
 	config.Quota = Quota{Workers: 2, Window: 5, Memory: 1 << 12, TorSlots: 4, Jobs: 1}
 	l := newLedger(t, config, 64)
-	_, err := l.Reserve(Request{Name: "a", Workers: 3, Elements: 256, Window: 6, Tor: private, TorSlots: 8})
+	_, err := l.Reserve(Request{Name: "a", Workers: 3, Elements: 256, Window: 6, Tor: private, TorSlots: 8}, node)
 	refused := refusal.Of(err)
 	if refused == nil || refused.Reason != refusal.OverQuota || refused.Code != codes.ResourceExhausted {
 		t.Fatal(err)
@@ -109,10 +115,10 @@ func TestQuota(t *testing.T) {
 	if diff := cmp.Diff(want, refused.Metadata); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := l.Reserve(Request{Name: "b", Workers: 2, Elements: 32, Window: 5}); err != nil {
+	if _, err := l.Reserve(Request{Name: "b", Workers: 2, Elements: 32, Window: 5}, node); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Reserve(Request{Name: "c", Workers: 2, Elements: 32, Window: 5}); refusal.Of(err) == nil || !strings.Contains(err.Error(), "there may be 1 jobs, and there are 1") {
+	if _, err := l.Reserve(Request{Name: "c", Workers: 2, Elements: 32, Window: 5}, node); refusal.Of(err) == nil || !strings.Contains(err.Error(), "there may be 1 jobs, and there are 1") {
 		t.Error(err)
 	}
 }
@@ -120,18 +126,18 @@ func TestQuota(t *testing.T) {
 func TestTorNotKnown(t *testing.T) {
 	l := newLedger(t, small(), 0)
 	for _, tor := range []v1.TorUse{private, shared} {
-		if _, err := l.Reserve(Request{Name: "a", Workers: 2, Elements: 32, Window: 1, Tor: tor, TorSlots: 2}); refusal.Of(err) == nil || refusal.Of(err).Metadata["free_tor_slots"] != "0" {
+		if _, err := l.Reserve(Request{Name: "a", Workers: 2, Elements: 32, Window: 1, Tor: tor, TorSlots: 2}, node); refusal.Of(err) == nil || refusal.Of(err).Metadata["free_tor_slots"] != "0" {
 			t.Errorf("%v of a ToR that nobody knows: %v", tor, err)
 		}
 	}
-	if l.Capacity().TorSlots != nil {
+	if l.Capacity(node).TorSlots != nil {
 		t.Error("the capacity has slots of a ToR that nobody knows")
 	}
 }
 
 func TestRestoreRefuses(t *testing.T) {
 	l := newLedger(t, small(), 64)
-	good, err := l.Reserve(Request{Name: "a", Workers: 2, Elements: 32, Window: 7, Tor: private, TorSlots: 8, Multicast: true})
+	good, err := l.Reserve(Request{Name: "a", Workers: 2, Elements: 32, Window: 7, Tor: private, TorSlots: 8, Multicast: true}, node)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +147,7 @@ func TestRestoreRefuses(t *testing.T) {
 	}{
 		"id":          {func(a *Allocation) { a.ID = 200 }, "id 200"},
 		"no id":       {func(a *Allocation) { a.ID = 0 }, "id 0"},
-		"slots":       {func(a *Allocation) { a.First = 60 }, "slots 60 to 75"},
+		"slots":       {func(a *Allocation) { a.Places = []Place{{node, 60}} }, "slots 60 to 75"},
 		"ring":        {func(a *Allocation) { a.Slots = 0 }, "no slots"},
 		"class":       {func(a *Allocation) { a.ClassElements = 100 }, "100 elements"},
 		"port":        {func(a *Allocation) { a.WorkerPort = 80 }, "worker port 80"},
@@ -187,8 +193,11 @@ func TestConfig(t *testing.T) {
 // describe is everything in the account that can be compared.
 func describe(l *Ledger) string {
 	var b strings.Builder
-	for class := range l.slots {
-		fmt.Fprintln(&b, class, l.slots[class].Free(), l.slots[class].Largest())
+	for _, name := range slices.Sorted(maps.Keys(l.nodes)) {
+		for class, runs := range l.nodes[name].runs {
+			fmt.Fprintln(&b, name, class, runs.Free(), runs.Largest())
+		}
+		fmt.Fprintln(&b, l.nodes[name].held)
 	}
 	fmt.Fprintln(&b, l.ids, l.groups, l.ports, l.regions, l.held)
 	return b.String()
@@ -214,11 +223,11 @@ func check(l *Ledger, held map[uint16]Allocation) error {
 	for id, a := range held {
 		class, _ := xdp.ClassOf(a.ClassElements)
 		for i := range a.Slots {
-			errs = append(errs, claim(id, "slot, as class and number", [2]uint32{uint32(class), a.First + i}))
+			errs = append(errs, claim(id, "slot, as class and number", [2]uint32{uint32(class), a.Places[0].First + i}))
 		}
 		bytes[0] += a.Bytes()
 		inClass[class] += uint64(a.Slots)
-		if a.First+a.Slots > l.config.Slots[class] {
+		if a.Places[0].First+a.Slots > l.config.Slots[class] {
 			errs = append(errs, fmt.Errorf("%d holds slots that are not there", id))
 		}
 		errs = append(errs, claim(id, "id", a.ID), claim(id, "port", a.WorkerPort))
@@ -234,7 +243,7 @@ func check(l *Ledger, held map[uint16]Allocation) error {
 			}
 		}
 	}
-	c := l.Capacity()
+	c := l.Capacity(node)
 	if c.Jobs.Used != uint64(len(held)) || c.MemoryBytes.Used != bytes[0] {
 		errs = append(errs, fmt.Errorf("%d jobs with %d bytes are held, and the account says %v", len(held), bytes[0], c))
 	}
@@ -257,7 +266,7 @@ func exercise(t *testing.T, next func(n int) int, operations int) {
 		switch next(4) {
 		case 0, 1:
 			r := Request{Name: "x", Workers: 2, Elements: uint32(32 * (1 + next(26))), Window: uint32(1 + next(20)), Tor: v1.TorUse(1 + next(3)), TorSlots: 1 << next(6), Multicast: next(2) == 0}
-			a, err := l.Reserve(r)
+			a, err := l.Reserve(r, node)
 			if err != nil {
 				if refusal.Of(err) == nil || describe(l) != before {
 					t.Fatalf("%+v: %v, or something was left behind", r, err)

@@ -51,7 +51,7 @@ func (l *Ledger) withinQuota(request Request) error {
 	}{
 		{"workers", "workers", uint64(request.Workers), uint64(l.config.Quota.Workers)},
 		{"window", "chunks in flight", uint64(request.Window), uint64(l.config.Quota.Window)},
-		{"memory", "bytes of the aggregator", uint64(request.ring()) * xdp.SlotBytes(class), l.config.Quota.Memory},
+		{"memory", "bytes of the aggregator", uint64(max(request.Shards, 1)) * uint64(request.ring()) * xdp.SlotBytes(class), l.config.Quota.Memory},
 		{"tor_slots", "slots of the ToR", uint64(torSlots), uint64(l.config.Quota.TorSlots)},
 	} {
 		if q.quota > 0 && q.asked > q.quota {

@@ -88,6 +88,7 @@ func (c *collector) jobs(s *observe.Snapshot, put putter) {
 	byState := map[v1.JobState]int{}
 	for _, job := range s.Jobs {
 		byState[job.GetState()]++
+		put(c.set.moves, float64(job.GetMoves()), job.GetSpec().GetName())
 	}
 	for _, state := range []v1.JobState{v1.JobState_JOB_STATE_WAITING, v1.JobState_JOB_STATE_RUNNING, v1.JobState_JOB_STATE_DRAINING} {
 		put(c.set.jobs, float64(byState[state]), word(state.String(), "JOB_STATE_"))

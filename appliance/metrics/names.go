@@ -19,7 +19,7 @@ type metric struct {
 // set are all metrics that are read when Prometheus asks.
 type set struct {
 	build, adopted, warnings, failures                                     *metric
-	jobs, workers, late, oldest, lateness, without                         *metric
+	jobs, moves, workers, late, oldest, lateness, without                  *metric
 	contributions, published, spilled, preempted, evicted, dropped, events *metric
 	slots, slotsUsed, slotsLargest, memory, memoryUsed                     *metric
 	groups, groupsUsed, jobIDs, jobIDsUsed                                 *metric
@@ -45,6 +45,7 @@ func newSet() *set {
 	s.failures = add("read_failures", gauge, "Parts of the appliance that could not be read for this answer, whose metrics are missing from it.")
 
 	s.jobs = add("jobs", gauge, "Jobs, by state: waiting, running, draining.", "state")
+	s.moves = add("job_moves_total", counter, "How often a running generation of the job went on as a new one, because a home was lost, drained or had lost its memory.", "job")
 	s.workers = add("workers", gauge, "Workers of a job, by state: missing, joined, present, lost, dead, left.", "job", "state")
 	s.late = add("workers_late", gauge, "Workers that a chunk at the aggregator has waited for more than 1 s.", "job")
 	s.oldest = add("oldest_waiting_chunk_seconds", gauge, "Age of the oldest chunk at the aggregator that waits for somebody; 0: none waits.", "job")

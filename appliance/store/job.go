@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -22,8 +22,9 @@ type Job struct {
 	// Since is when the job's state became what it is.
 	Since    time.Time `json:"since"`
 	Draining bool      `json:"draining,omitempty"`
-	// Generation counts the times that all ranks joined.
+	// Generation counts the times that all ranks joined, and those that a generation went on as a new one, which are Moves.
 	Generation uint32 `json:"generation"`
+	Moves      uint32 `json:"moves,omitempty"`
 	// Running is the generation that is in the data plane; nil: none is.
 	Running *Generation `json:"running,omitempty"`
 }
@@ -31,34 +32,9 @@ type Job struct {
 // Name is the job's.
 func (j *Job) Name() string { return j.Spec.GetName() }
 
-// Generation is what the data plane was told of one, and what its members know of it: it can be put back as it was.
-type Generation struct {
-	Cookie uint32 `json:"cookie"`
-	Key    uint32 `json:"key"`
-	// Home is the aggregator's address and first port, HomePorts the number of its ports.
-	Home      netip.AddrPort `json:"home"`
-	HomePorts uint16         `json:"home_ports"`
-	// Through says that the generation goes through the ToR, at whose port HomePort the home is. Why not, where it could, is in Reason.
-	Through  bool    `json:"through,omitempty"`
-	HomePort uint16  `json:"home_port,omitempty"`
-	HomeMAC  [6]byte `json:"home_mac,omitzero"`
-	Reason   string  `json:"reason,omitempty"`
-	// Multicast says that results go to the job's group.
-	Multicast bool     `json:"multicast,omitempty"`
-	Members   []Member `json:"members"`
-}
-
-// Member is a rank of a generation.
-type Member struct {
-	Addr netip.Addr `json:"addr"`
-	// MAC and Ifindex are the way from the aggregator, Port is the ToR's port.
-	MAC     []byte `json:"mac"`
-	Ifindex int    `json:"ifindex"`
-	Port    uint16 `json:"port,omitempty"`
-	// Left says that it has left in good order.
-	Left        bool      `json:"left,omitempty"`
-	Since       time.Time `json:"since"`
-	Description string    `json:"description,omitempty"`
+// Parts are those that a member has in the running generation and had in those that it goes on from, the latest last.
+func (j *Job) Parts() []Part {
+	return append(slices.Clone(j.Running.Before), Part{j.Generation, j.Running.Cookie})
 }
 
 // written is the form in the file: the specification is that of the API, by the names of its fields.

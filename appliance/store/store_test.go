@@ -42,16 +42,24 @@ func sample(name string) Job {
 	return Job{
 		Spec: &v1.JobSpec{Name: name, Workers: 2, Elements: 256, Window: 255, Tor: v1.TorUse_TOR_USE_PRIVATE, Grace: durationpb.New(time.Minute)},
 		Allocation: ledger.Allocation{
-			ID: 3, First: 512, Slots: 512, ClassElements: 256, WorkerPort: 9802, Group: netip.MustParseAddr("239.77.0.2"),
+			ID: 3, Places: []ledger.Place{{Node: "a", First: 512}, {Node: "b", First: 0}}, Slots: 512, ClassElements: 256, WorkerPort: 9802, Group: netip.MustParseAddr("239.77.0.2"),
 			Region: &ledger.Region{Base: 64, Slots: 64, Period: 256},
 		},
-		Created: now, Since: now, Draining: true, Generation: 300,
+		Created: now, Since: now, Draining: true, Generation: 300, Moves: 2,
 		Running: &Generation{
-			Cookie: 0xfeedbeef, Key: 7, Home: netip.MustParseAddrPort("10.77.0.254:9696"), HomePorts: 32, Through: true, HomePort: 1, HomeMAC: [6]byte{2, 1},
-			Multicast: true, Members: []Member{
-				{Addr: netip.MustParseAddr("10.77.0.1"), MAC: []byte{2, 0, 0, 0, 0, 1}, Ifindex: 4, Port: 2, Since: now, Description: "host a"},
-				{Addr: netip.MustParseAddr("10.77.0.2"), MAC: []byte{2, 0, 0, 0, 0, 2}, Ifindex: 4, Port: 3, Since: now, Left: true},
+			Cookie: 0xfeedbeef, Key: 7, Through: true, Multicast: true, Grouped: true,
+			Homes: []Home{
+				{
+					Node: "a", Addr: netip.MustParseAddrPort("10.77.0.254:9696"), Ports: 32, Port: 1, MAC: [6]byte{2, 1},
+					Ways: []Way{{[]byte{2, 0, 0, 0, 0, 1}, 4}, {[]byte{2, 0, 0, 0, 0, 2}, 4}},
+				},
+				{Node: "b", Addr: netip.MustParseAddrPort("10.77.0.252:9696"), Ports: 16, Ways: []Way{{[]byte{2, 0, 0, 0, 0, 1}, 7}, {nil, 8}}},
 			},
+			Members: []Member{
+				{Addr: netip.MustParseAddr("10.77.0.1"), Port: 2, Since: now, Description: "host a"},
+				{Addr: netip.MustParseAddr("10.77.0.2"), Port: 3, Since: now, Left: true},
+			},
+			Before: []Part{{298, 1}, {299, 0xffffffff}},
 		},
 	}
 }
@@ -66,7 +74,7 @@ func TestRoundTrip(t *testing.T) {
 	if _, known, err := s.Limits(); known || err != nil {
 		t.Errorf("limits of a new file: %v, %v", known, err)
 	}
-	plain := Job{Spec: &v1.JobSpec{Name: "plain", Workers: 1}}
+	plain := Job{Spec: &v1.JobSpec{Name: "plain", Workers: 1}, Allocation: ledger.Allocation{Places: []ledger.Place{{}}}}
 	for _, job := range []Job{sample("b"), sample("a"), plain} {
 		if err := s.Put(job); err != nil {
 			t.Fatal(err)
@@ -230,4 +238,49 @@ func FuzzRecord(f *testing.F) {
 			t.Errorf("%s became %s", text, written)
 		}
 	})
+}
+
+// TestOldRecord reads a job as a daemon has written it that knew of one node only; and such a daemon can read what this one writes of a job with one home.
+func TestOldRecord(t *testing.T) {
+	const old = `{"spec":{"name":"train","workers":1},"allocation":{"id":3,"first":512,"slots":16,"class_elements":256,"worker_port":9802,"group":"239.77.0.2"},` +
+		`"created":"2026-01-02T03:04:05Z","since":"2026-01-02T03:04:05Z","generation":7,` +
+		`"running":{"cookie":5,"key":6,"home":"10.77.0.254:9696","home_ports":32,"through":true,"home_port":1,"home_mac":[2,1,0,0,0,0],"multicast":true,` +
+		`"members":[{"addr":"10.77.0.1","mac":"AgAAAAAB","ifindex":4,"port":2,"since":"2026-01-02T03:04:05Z"}]}}`
+	job, err := Decode([]byte(old))
+	if err != nil {
+		t.Fatal(err)
+	}
+	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	want := Job{
+		Spec:       &v1.JobSpec{Name: "train", Workers: 1},
+		Allocation: ledger.Allocation{ID: 3, Slots: 16, ClassElements: 256, Places: []ledger.Place{{First: 512}}, WorkerPort: 9802, Group: netip.MustParseAddr("239.77.0.2")},
+		Created:    since, Since: since, Generation: 7,
+		Running: &Generation{
+			Cookie: 5, Key: 6, Through: true, Multicast: true, Grouped: true,
+			Homes:   []Home{{Addr: netip.MustParseAddrPort("10.77.0.254:9696"), Ports: 32, Port: 1, MAC: [6]byte{2, 1}, Ways: []Way{{[]byte{2, 0, 0, 0, 0, 1}, 4}}}},
+			Members: []Member{{Addr: netip.MustParseAddr("10.77.0.1"), Port: 2, Since: since}},
+		},
+	}
+	if diff := cmp.Diff(want, job, sameAddresses); diff != "" {
+		t.Error(diff)
+	}
+	written, err := json.Marshal(job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var was, is map[string]any
+	if err := errors.Join(json.Unmarshal([]byte(old), &was), json.Unmarshal(written, &is)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(was, is); diff != "" {
+		t.Error(diff)
+	}
+	job.Running.Homes = nil
+	if _, err := json.Marshal(job); err == nil {
+		t.Error("a generation without a home was written")
+	}
+	if _, err := Decode([]byte(strings.Replace(string(written), `"members":[`, `"more_homes":[{"node":"b","addr":"10.77.0.250:9696","ports":32,"ways":[]}],"members":[`, 1))); err == nil ||
+		!strings.Contains(err.Error(), `home "b" knows the way to 0 of 1 members`) {
+		t.Errorf("%v", err)
+	}
 }

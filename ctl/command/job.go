@@ -151,6 +151,9 @@ func printJob(w io.Writer, job *v1.Job, now time.Time) error {
 func addHoldings(p *output.Pairs, job *v1.Job) {
 	spec, given := job.Spec, job.Allocation
 	p.Add("chunks", "%d elements, %d in flight", spec.GetElements(), spec.GetWindow())
+	if bits := spec.GetWireBits(); bits == 16 {
+		p.Add("elements", "%d bits of a packet each in sums of float32, float16 and bfloat16, which are coarser for it", bits)
+	}
 	p.Add("aggregator", "%d slots of %d elements, %s", given.GetSlots(), given.GetClassElements(), output.Bytes(given.GetBytes()))
 	if q := spec.GetQuorum(); q != nil {
 		p.Add("stragglers", "sums of %d are released after %s; others wait for one that is more than %d chunks behind", q.GetWorkers(), output.Span(q.GetAfter()),

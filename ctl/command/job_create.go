@@ -19,7 +19,7 @@ import (
 type jobOptions struct {
 	workers, elements, window, priority, torSlots uint
 	tor, publication                              string
-	quorum, maxLag, minWorkers                    uint
+	quorum, maxLag, minWorkers, wireBits          uint
 	minRTO, maxRTO, silence, grace, after         time.Duration
 	lostAfter, settle                             time.Duration
 	firstCome, dryRun                             bool
@@ -43,6 +43,7 @@ What is left out is chosen by the appliance.
   spillctl job create big --workers 16 --elements 832 --window 511 --tor none
   spillctl job create urgent --workers 4 --tor shared --priority 100
   spillctl job create brisk --workers 8 --quorum 7 --after 20ms    goes on without one that is late
+  spillctl job create lean --workers 8 --wire-bits 16              half the traffic, coarser sums
   spillctl job create elastic --workers 8 --min-workers 4          goes on with fewer, or more again`,
 		Flags: o.flags(),
 		Action: func(c *cli.Context) error {
@@ -68,6 +69,8 @@ func (o *jobOptions) flags() []cli.Flag {
 		&cli.UintFlag{Name: "elements", Usage: "E, int32 elements a chunk: a multiple of 32 up to 832, for which 56 + 4E bytes fit the MTU",
 			Destination: &o.elements, DefaultText: "the appliance's choice"},
 		&cli.UintFlag{Name: "window", Usage: "W, chunks in flight", Destination: &o.window, DefaultText: "the appliance's choice"},
+		&cli.UintFlag{Name: "wire-bits", Usage: "`BITS` of a packet for each element of a sum or an average of float32, float16 or bfloat16: 32, or 16, which are half the traffic and coarser sums",
+			Destination: &o.wireBits, DefaultText: "32"},
 		&cli.UintFlag{Name: "priority", Usage: "urgency in the ToR's memory, 1 (least) to 127", Destination: &o.priority, DefaultText: "64"},
 		&cli.StringFlag{Name: "tor", Usage: "`USE` of the ToR's memory: none, private (a region of its own) or shared (the more urgent chunk takes the slot)",
 			Destination: &o.tor, DefaultText: "the appliance's choice"},
@@ -99,13 +102,13 @@ func (o *jobOptions) spec(name string) (*v1.JobSpec, error) {
 		return nil, usagef("job create: --workers is missing: how many ranks does the job have?")
 	}
 	for flag, value := range map[string]uint{"workers": o.workers, "elements": o.elements, "window": o.window, "priority": o.priority,
-		"tor-slots": o.torSlots, "quorum": o.quorum, "max-lag": o.maxLag, "min-workers": o.minWorkers} {
+		"tor-slots": o.torSlots, "quorum": o.quorum, "max-lag": o.maxLag, "min-workers": o.minWorkers, "wire-bits": o.wireBits} {
 		if value > math.MaxUint32 {
 			return nil, usagef("job create: --%s %d is too large", flag, value)
 		}
 	}
 	spec := &v1.JobSpec{Name: name, Workers: uint32(o.workers), Elements: uint32(o.elements), Window: uint32(o.window),
-		Priority: uint32(o.priority), TorSlots: uint32(o.torSlots), FirstCome: o.firstCome, MinWorkers: uint32(o.minWorkers)}
+		Priority: uint32(o.priority), TorSlots: uint32(o.torSlots), FirstCome: o.firstCome, MinWorkers: uint32(o.minWorkers), WireBits: uint32(o.wireBits)}
 	if o.minWorkers == 0 && o.said["settle"] {
 		return nil, usagef("job create: --settle is of an elastic job: say --min-workers too")
 	}

@@ -76,6 +76,11 @@ func TestTables(t *testing.T) {
 			job.Spec.Quorum = &v1.Quorum{Workers: 3, After: durationpb.New(20 * time.Millisecond), MaxLag: 1530}
 			return printJob(w, job, noon)
 		},
+		"job-lean": func(w io.Writer) error {
+			job := exampleJobs()[1]
+			job.Spec.WireBits = 16
+			return printJob(w, job, noon)
+		},
 		"slots": func(w io.Writer) error {
 			return printSlots(w, &v1.ListSlotsResponse{More: 41, Slots: []*v1.Slot{
 				{Index: 3, Seq: 1027, Present: []uint32{0, 1, 2, 4, 5, 6, 7}, Missing: []uint32{3}, Elements: 256, Op: "SUM",

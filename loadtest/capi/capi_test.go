@@ -26,7 +26,7 @@ import (
 const (
 	float32s, int32s, float64s, float16s, bfloat16s = 1, 2, 3, 4, 5
 	sum, largest, least, average                    = 0, 1, 2, 3
-	missingRanks                                    = 6
+	missingRanks, deadRanks                         = 6, 16
 )
 
 var formats = map[int32]reference.Format{float32s: reference.Float32, float64s: reference.Float64, float16s: reference.Float16, bfloat16s: reference.BFloat16}
@@ -78,69 +78,70 @@ func reduced(t *testing.T, dtype, op int32, inputs [][]float64, elements int) []
 }
 
 // TestReduce: every type with every operation it has, at lengths from one element to many chunks, gives the reference's bits at every rank.
-func TestReduce(t *testing.T) {
-	const workers, elements = 3, 256
-	each(t, workers, func(t *testing.T, r *rack.Rack, variant string) {
-		seed := uint64(time.Now().UnixNano())
-		t.Logf("seed %d", seed)
-		rng := rand.New(rand.NewPCG(seed, 0))
-		dir := t.TempDir()
-		inputs := make([]bytes.Buffer, workers)
-		var want bytes.Buffer
-		for _, n := range []int{1, 31, 257, 7000} {
-			for dtype := int32(1); dtype <= 5; dtype++ {
-				for op := range int32(4) {
-					if dtype == int32s && op == average || dtype == float64s && (op == largest || op == least) {
-						continue
-					}
-					values := make([][]float64, workers)
-					for rank := range values {
-						for range n {
-							v := rng.NormFloat64() * math.Ldexp(1, -rng.IntN(8))
-							if dtype == int32s {
-								v = float64(rng.Int32N(1<<29) - 1<<28)
-							} else {
-								v = float64(worker.ToBFloat16(v).Float32())
-							}
-							if dtype == float16s {
-								v = float64(worker.ToFloat16(v).Float32())
-							}
-							values[rank] = append(values[rank], v)
-						}
-						b := encode(dtype, values[rank])
-						for _, head := range []int32{dtype, op, int32(n), int32(len(b))} {
-							if err := binary.Write(&inputs[rank], binary.NativeEndian, head); err != nil {
-								t.Fatal(err)
-							}
-						}
-						inputs[rank].Write(b)
-					}
-					want.Write(encode(dtype, reduced(t, dtype, op, values, elements)))
+func TestReduce(t *testing.T) { each(t, 3, reduceAll) }
+
+func reduceAll(t *testing.T, r *rack.Rack, variant string) {
+	const elements = 256
+	workers := r.Workers()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	dir := t.TempDir()
+	inputs := make([]bytes.Buffer, workers)
+	var want bytes.Buffer
+	for _, n := range []int{1, 31, 257, 7000} {
+		for dtype := int32(1); dtype <= 5; dtype++ {
+			for op := range int32(4) {
+				if dtype == int32s && op == average || dtype == float64s && (op == largest || op == least) {
+					continue
 				}
-			}
-		}
-		var files []string
-		for rank := range inputs {
-			files = append(files, filepath.Join(dir, fmt.Sprint("in", rank)))
-			if err := os.WriteFile(files[rank], inputs[rank].Bytes(), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		finish(t, start(t, r, rack.Job{Name: "reduce-" + variant, Elements: elements, Window: 64}, variant, "reduce", files...))
-		for rank, file := range files {
-			got, err := os.ReadFile(file + ".out")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got, want.Bytes()) {
-				at := 0
-				for at < len(got) && at < want.Len() && got[at] == want.Bytes()[at] {
-					at++
+				values := make([][]float64, workers)
+				for rank := range values {
+					for range n {
+						v := rng.NormFloat64() * math.Ldexp(1, -rng.IntN(8))
+						if dtype == int32s {
+							v = float64(rng.Int32N(1<<29) - 1<<28)
+						} else {
+							v = float64(worker.ToBFloat16(v).Float32())
+						}
+						if dtype == float16s {
+							v = float64(worker.ToFloat16(v).Float32())
+						}
+						values[rank] = append(values[rank], v)
+					}
+					b := encode(dtype, values[rank])
+					for _, head := range []int32{dtype, op, int32(n), int32(len(b))} {
+						if err := binary.Write(&inputs[rank], binary.NativeEndian, head); err != nil {
+							t.Fatal(err)
+						}
+					}
+					inputs[rank].Write(b)
 				}
-				t.Errorf("rank %d: %d bytes differ from the %d of the reference at %d", rank, len(got), want.Len(), at)
+				want.Write(encode(dtype, reduced(t, dtype, op, values, elements)))
 			}
 		}
-	})
+	}
+	var files []string
+	for rank := range inputs {
+		files = append(files, filepath.Join(dir, fmt.Sprint("in", rank)))
+		if err := os.WriteFile(files[rank], inputs[rank].Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	finish(t, start(t, r, rack.Job{Name: "reduce-" + variant, Elements: elements, Window: 64}, variant, "reduce", files...))
+	for rank, file := range files {
+		got, err := os.ReadFile(file + ".out")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want.Bytes()) {
+			at := 0
+			for at < len(got) && at < want.Len() && got[at] == want.Bytes()[at] {
+				at++
+			}
+			t.Errorf("rank %d: %d bytes differ from the %d of the reference at %d", rank, len(got), want.Len(), at)
+		}
+	}
 }
 
 // TestErrors: what is wrong with arguments, handles, sums and the job is an error that says so.
@@ -190,11 +191,23 @@ func TestFlat(t *testing.T) {
 	finish(t, all)
 }
 
-// TestKilled: when a rank is killed, the others get an error that names it, within the job's silence and some.
-func TestKilled(t *testing.T) {
-	each(t, 3, func(t *testing.T, r *rack.Rack, variant string) {
-		const silence = 2 * time.Second
-		all := start(t, r, rack.Job{Name: "killed-" + variant, Window: 64, Silence: silence}, variant, "killed")
+// TestKilled: when a rank is killed, the others get an error that names it, within the job's silence and some; where the job says when a rank is dead, after that time and with who it was.
+func TestKilled(t *testing.T) { each(t, 3, kill) }
+
+func kill(t *testing.T, r *rack.Rack, variant string) {
+	const silence, lostAfter = 2 * time.Second, 500 * time.Millisecond
+	for _, c := range []struct {
+		name string
+		job  rack.Job
+		code int
+		says []string
+		most time.Duration
+	}{
+		{"missing", rack.Job{Silence: silence}, missingRanks, []string{"missing rank 1", "lost its connection"}, silence + 5*time.Second},
+		{"dead", rack.Job{Silence: time.Minute, LostAfter: lostAfter}, deadRanks, []string{"rank 1 (" + rack.WorkerAddr(1).String(), "joined again"}, lostAfter + 5*time.Second},
+	} {
+		c.job.Name, c.job.Window = "killed-"+c.name+"-"+variant, 64
+		all := start(t, r, c.job, variant, "killed")
 		for _, p := range all {
 			step(t, p, "running")
 		}
@@ -203,16 +216,21 @@ func TestKilled(t *testing.T) {
 		rest := []*rack.Process{all[0], all[2]}
 		for _, p := range rest {
 			said := next(t, p)
-			if said.Code != missingRanks || said.Ranks != 1<<1 || said.Broken != 1 || !strings.Contains(said.Text, "missing rank 1") || !strings.Contains(said.Text, "lost its connection") {
-				t.Errorf("%+v", said)
+			if said.Code != c.code || said.Ranks != 1<<1 || said.Broken != 1 {
+				t.Errorf("%s: %+v", c.name, said)
+			}
+			for _, words := range c.says {
+				if !strings.Contains(said.Text, words) {
+					t.Errorf("%s: %q lacks %q", c.name, said.Text, words)
+				}
 			}
 			t.Logf("after %s: %s", time.Since(begin).Round(10*time.Millisecond), said.Text)
 		}
-		if took := time.Since(begin); took > silence+5*time.Second {
-			t.Errorf("it took %s", took)
+		if took := time.Since(begin); took > c.most {
+			t.Errorf("%s: it took %s", c.name, took)
 		}
 		finish(t, rest)
-	})
+	}
 }
 
 var (

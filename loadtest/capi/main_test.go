@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -49,13 +50,25 @@ func run(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	for name, flags := range variants {
-		args := append([]string{"-std=gnu11", "-Wall", "-Wextra", "-Werror", "-g", "-pthread", "-I", built, "testdata/driver.c", "-o", filepath.Join(built, name)}, flags...)
-		args = append(args, "-L", built, "-lspillway", "-lm", "-Wl,-rpath,"+built)
-		if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
-			return 0, fmt.Errorf("gcc: %w\n%s", err, out)
+		if err := compileDriver("gcc", built, filepath.Join(built, name), flags...); err != nil {
+			return 0, err
 		}
+		commands[name] = []string{filepath.Join(built, name)}
 	}
 	return m.Run(), nil
+}
+
+// commands run the driver, by variant: in an emulator, if there is more than one word.
+var commands = map[string][]string{}
+
+// compileDriver builds the driver with the library in a directory.
+func compileDriver(compiler, directory, out string, flags ...string) error {
+	args := append([]string{"-std=gnu11", "-Wall", "-Wextra", "-Werror", "-g", "-pthread", "-I", directory, "testdata/driver.c", "-o", out}, flags...)
+	args = append(args, "-L", directory, "-lspillway", "-lm", "-Wl,-rpath,"+directory)
+	if out, err := exec.Command(compiler, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", compiler, err, out)
+	}
+	return nil
 }
 
 // newRack has so many workers.
@@ -76,6 +89,7 @@ func newRack(t *testing.T, workers int) *rack.Rack {
 // start runs a scenario of the driver at every rank of a new job.
 func start(t *testing.T, r *rack.Rack, job rack.Job, variant, scenario string, files ...string) []*rack.Process {
 	t.Helper()
+	job.Unicast = len(commands[variant]) > 1 // qemu's emulation has no IP_MULTICAST_ALL
 	if err := r.AddJob(t.Context(), job); err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +108,8 @@ func start(t *testing.T, r *rack.Rack, job rack.Job, variant, scenario string, f
 		if files != nil {
 			args = append(args, files[rank])
 		}
-		p, err := r.StartWorker(rank, rack.Command{Path: filepath.Join(built, variant), Args: args, Env: []string{"ASAN_OPTIONS=detect_leaks=1:abort_on_error=0"}})
+		command := commands[variant]
+		p, err := r.StartWorker(rank, rack.Command{Path: command[0], Args: append(slices.Clone(command[1:]), args...), Env: []string{"ASAN_OPTIONS=detect_leaks=1:abort_on_error=0"}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -142,6 +142,16 @@ func TestPace(t *testing.T) {
 	}
 }
 
+// Each look at the slots stands for the time since the one before.
+func TestMeanHeld(t *testing.T) {
+	if mean, most := meanHeld([]HeldSlots{{0, 0}, {10, 4}, {40, 8}, {50, 0}}); mean != 5.6 || most != 8 {
+		t.Errorf("mean %v, most %v", mean, most)
+	}
+	if mean, most := meanHeld([]HeldSlots{{0, 3}}); mean != 0 || most != 0 {
+		t.Errorf("of one look: mean %v, most %v", mean, most)
+	}
+}
+
 // The first fields of the report are API, in their order.
 func TestReport(t *testing.T) {
 	all := Scenarios()

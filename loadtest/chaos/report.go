@@ -37,6 +37,8 @@ type Report struct {
 	Failures []string `json:"failures"`
 	// Figures are a scenario's own.
 	Figures map[string]float64 `json:"figures,omitempty"`
+	// TorSlotsHeld is how many slots of the ToR held an incomplete sum, over time, by run; of a scenario that looks.
+	TorSlotsHeld map[string][]HeldSlots `json:"tor_slots_held,omitempty"`
 
 	recoveries []time.Duration
 }

@@ -18,10 +18,15 @@ type Rates struct {
 	Reorder   float64 `json:"reorder"`
 	// ECN marks the packet "congestion experienced" (RFC 3168).
 	ECN float64 `json:"ecn"`
+	// TCP is for comparisons with peers that use it: its packets meet the same dice. Without, it is left alone.
+	TCP bool `json:"tcp,omitempty"`
 }
 
 // Any reports whether there is anything to inject.
-func (r Rates) Any() bool { return r != Rates{} }
+func (r Rates) Any() bool {
+	r.TCP = false // which alone is nothing
+	return r != Rates{}
+}
 
 // Validate returns an error that names the rate that is not a probability.
 func (r Rates) Validate() error {
@@ -41,7 +46,7 @@ func threshold(p float64) uint32 { return uint32(min(p*(1<<32), 1<<32-1)) }
 
 // Events counts what happened to the packets of one direction.
 type Events struct {
-	Packets    uint64 `json:"packets"` // UDP packets that met the dice
+	Packets    uint64 `json:"packets"` // that met the dice
 	Dropped    uint64 `json:"dropped"`
 	Duplicated uint64 `json:"duplicated"`
 	Reordered  uint64 `json:"reordered"`
@@ -84,6 +89,9 @@ func Load(rates Rates) (*Injector, error) {
 		if err := spec.Variables[variable].Set(threshold(p)); err != nil {
 			return nil, fmt.Errorf("set %s: %w", variable, err)
 		}
+	}
+	if err := spec.Variables[faultsVarWithTcp].Set(rates.TCP); err != nil {
+		return nil, fmt.Errorf("set %s: %w", faultsVarWithTcp, err)
 	}
 	i := &Injector{rates: rates}
 	if err := spec.LoadAndAssign(&i.objects, nil); err != nil {

@@ -48,6 +48,7 @@ const (
 	faultsVarReorderThreshold   = "reorder_threshold"
 	faultsVarUnusedEvent        = "unused_event"
 	faultsVarUnusedSide         = "unused_side"
+	faultsVarWithTcp            = "with_tcp"
 )
 
 // loadFaults returns the embedded CollectionSpec for faults.
@@ -115,6 +116,7 @@ type faultsVariableSpecs struct {
 	ReorderThreshold   *ebpf.VariableSpec `ebpf:"reorder_threshold"`
 	UnusedEvent        *ebpf.VariableSpec `ebpf:"unused_event"`
 	UnusedSide         *ebpf.VariableSpec `ebpf:"unused_side"`
+	WithTcp            *ebpf.VariableSpec `ebpf:"with_tcp"`
 }
 
 // faultsObjects contains all objects after they have been loaded into the kernel.
@@ -158,6 +160,7 @@ type faultsVariables struct {
 	ReorderThreshold   *ebpf.Variable `ebpf:"reorder_threshold"`
 	UnusedEvent        *ebpf.Variable `ebpf:"unused_event"`
 	UnusedSide         *ebpf.Variable `ebpf:"unused_side"`
+	WithTcp            *ebpf.Variable `ebpf:"with_tcp"`
 }
 
 // faultsPrograms contains all programs after they have been loaded into the kernel.

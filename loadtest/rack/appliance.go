@@ -67,9 +67,9 @@ func (r *Rack) addAppliance(index int) (err error) {
 		return err
 	}
 	r.appliances = append(r.appliances, a)
-	cable := r.config.HomeRate != 0 || r.config.Tor.Kind == TorBMv2
+	cable := r.tor != nil && (r.config.HomeRate != 0 || r.config.Tor.Kind == TorBMv2)
 	settings := homeOffloads
-	if r.config.singly() || r.tor != nil {
+	if r.config.singly() || r.config.Rings || r.tor != nil {
 		settings.port = homePortSingly
 	}
 	if a.link, err = r.attach(a.host, port, ApplianceAddr(index), cable, settings); err != nil {

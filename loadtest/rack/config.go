@@ -19,10 +19,11 @@ const (
 	// MaxRacks is that of the root's.
 	MaxRacks = wire.MaxChildren
 
-	// burst and latency of the shaped links, in bytes and microseconds. With a
+	// BurstKB and latency of the shaped links, in bytes and microseconds. With a
 	// burst of 64 kB a TCP peer would reach half of what it does with 256 kB, and a
 	// comparison on such links would be unfair.
-	burst     = 256 << 10
+	BurstKB   = 256
+	burst     = BurstKB << 10
 	latencyUS = 50_000
 
 	// standardMTU carries chunks of up to 352 elements. jumboMTU carries all that
@@ -59,8 +60,13 @@ type Config struct {
 	Hooks bool
 	// Tor is what stands at the top of the rack; its zero value is a bridge.
 	Tor Tor
+	// Rings says that the workers' packets go by AF_XDP, which passes below the queues of their interfaces and takes packets one by one: a shaped uplink is then shaped
+	// in a cable, and nothing is coalesced on the way to a worker.
+	Rings bool
 	// Appliances is the number of aggregators, each with a daemon of its own; 0 is 1. Several are a cluster.
 	Appliances int
+	// Server makes another host beside the aggregator's, for what others than Spillway have there. It needs a bridge.
+	Server bool
 	// Slots are the aggregator's, by size class; its zero value is xdp's default.
 	Slots xdp.Slots
 	// Daemon is what runs spillwayd in the aggregators' namespaces: a program that is given the arguments of spillwayd after its own.
@@ -108,6 +114,9 @@ func (c *Config) setDefaults() error {
 	}
 	if err := c.Tor.setDefaults(c.Elements); err != nil {
 		return err
+	}
+	if c.Server && c.Tor.Kind != TorNone {
+		return errors.New("a rack with a server for others has a bridge, no ToR")
 	}
 	if c.Slots == (xdp.Slots{}) {
 		c.Slots = xdp.DefaultSlots

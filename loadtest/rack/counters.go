@@ -95,3 +95,15 @@ func (r *Rack) ListWorkers(ctx context.Context, job string) ([]*v1.Worker, error
 	}
 	return listed.GetWorkers(), nil
 }
+
+// TorSlotsHeld is how many slots of the ToR hold a sum that is not complete.
+func (r *Rack) TorSlotsHeld(ctx context.Context) (int, error) {
+	if r.tor == nil {
+		return 0, errNoTor
+	}
+	answer, err := r.operator().node.GetSwitch(ctx, &v1.GetSwitchRequest{Slots: true})
+	if err != nil {
+		return 0, fmt.Errorf("read the slots of the ToR: %w", said(err))
+	}
+	return len(answer.GetOccupied()), nil
+}

@@ -29,6 +29,8 @@ type Job struct {
 	Elements int
 	// Window is W, in chunks.
 	Window int
+	// WireBits is 16 or 32, of an element of a sum of floats; 0 leaves it to the appliance.
+	WireBits int
 	// Hosts are the rack's workers that it runs on, by rank of the job; nil is all of them.
 	Hosts []int
 	// Priority is 1 (least urgent) to 127; 0 is DefaultPriority. It decides in the ToR only.
@@ -93,6 +95,7 @@ func (r *Rack) spec(job Job) (*v1.JobSpec, error) {
 		Window:      uint32(job.Window),
 		Priority:    uint32(job.Priority),
 		MinWorkers:  uint32(job.MinWorkers),
+		WireBits:    uint32(job.WireBits),
 		Publication: v1.Publication_PUBLICATION_MULTICAST,
 	}
 	if job.Unicast {

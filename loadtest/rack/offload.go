@@ -44,6 +44,17 @@ var ring = settings{
 	"tx-tcp6-segmentation":         false,
 }
 
+// workerOffloads are those of the workers' links.
+func (c *Config) workerOffloads() offloads {
+	if c.singly() {
+		return workerSingly
+	}
+	if c.Rings {
+		return offloads{host: ring, port: ring, cable: homePortSingly}
+	}
+	return workerOffloads
+}
+
 // checksummed is what an interface needs that sends to the ToR: what the ToR redirects loses the note that its checksum is still
 // to be filled in, and a TCP peer would drop it.
 var checksummed = settings{"tx-checksum-ip-generic": false}
@@ -55,6 +66,26 @@ func with(all ...settings) settings {
 		maps.Copy(joined, s)
 	}
 	return joined
+}
+
+// uncoalesced has an interface take TCP's packets in as they came over the wire. GRO stays on, for the ring's sake, but may make nothing larger of them (Linux 6.3).
+func uncoalesced(at end) error {
+	const largest = 1 // byte: no packet of TCP is as small
+	link, err := at.in.link.LinkByIndex(at.index)
+	if err != nil {
+		return fmt.Errorf("find interface %s of %s: %w", at.name, at.in.name, err)
+	}
+	if err := at.in.link.LinkSetGROIPv4MaxSize(link, largest); err != nil {
+		return fmt.Errorf("have %s of %s coalesce no TCP: %w", at.name, at.in.name, err)
+	}
+	if link, err = at.in.link.LinkByIndex(at.index); err != nil {
+		return fmt.Errorf("find interface %s of %s: %w", at.name, at.in.name, err)
+	}
+	if got := link.Attrs().GROIPv4MaxSize; got != largest {
+		return fmt.Errorf("have %s of %s coalesce no TCP, so that every packet meets the dice by itself: the kernel cannot say so of IPv4 (gro_ipv4_max_size stays %d); Linux 6.3 or newer can",
+			at.name, at.in.name, got)
+	}
+	return nil
 }
 
 // offload changes settings of an interface and checks that they took: the

@@ -68,7 +68,12 @@ func (r *Rack) StartWorker(rank int, c Command) (*Process, error) {
 	if rank < 0 || rank >= len(r.workers) {
 		return nil, fmt.Errorf("rank %d is outside the rack's %d workers", rank, len(r.workers))
 	}
-	p, err := startProcess(r.workers[rank], c)
+	return r.start(r.workers[rank], c)
+}
+
+// start runs a command that Close of the rack stops.
+func (r *Rack) start(in *namespace, c Command) (*Process, error) {
+	p, err := startProcess(in, c)
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ type Rack struct {
 	tor        *tor         // nil without
 	appliances []*appliance // at least one
 	workers    []*namespace
+	server     *namespace       // nil without
 	links      []attachment     // of the workers
 	forest     *forest          // of several racks; nil of one
 	spineLinks []attachment     // of the aggregators of several racks
@@ -79,6 +80,9 @@ func New(ctx context.Context, config Config) (r *Rack, err error) {
 			return r, err
 		}
 	}
+	if err := r.addServer(); err != nil {
+		return r, err
+	}
 	if err := r.addFaults(); err != nil {
 		return r, err
 	}
@@ -98,6 +102,11 @@ func (r *Rack) addFaults() (err error) {
 	if !r.config.Faults.Any() {
 		return nil
 	}
+	if r.config.Faults.TCP {
+		if err := r.uncoalesce(); err != nil {
+			return err
+		}
+	}
 	if r.injector, err = faults.Load(r.config.Faults); err != nil {
 		return err
 	}
@@ -105,6 +114,27 @@ func (r *Rack) addFaults() (err error) {
 		at := joined.port()
 		if err := r.injector.Attach(r.sw.link, at.index, faults.Link{Rate: r.config.Rate, MTU: r.config.mtu()}); err != nil {
 			return fmt.Errorf("port %s: %w", at.name, err)
+		}
+	}
+	return nil
+}
+
+// uncoalesce keeps TCP's packets single wherever they are on their way to a worker's port.
+func (r *Rack) uncoalesce() error {
+	joined := slices.Clone(r.links)
+	for _, a := range r.appliances {
+		joined = append(joined, a.link)
+	}
+	for _, hops := range joined {
+		if at := hops.port(); at.in == r.sw { // a port of the ToR has XDP, below GRO
+			if err := uncoalesced(at); err != nil {
+				return err
+			}
+		}
+		for _, second := range hops[1:] {
+			if err := uncoalesced(second.near); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -164,7 +194,7 @@ func (r *Rack) Close() error {
 	if r.injector != nil {
 		all = append(all, r.injector.Close())
 	}
-	for _, n := range append([]*namespace{r.sw}, r.workers...) {
+	for _, n := range append([]*namespace{r.sw, r.server}, r.workers...) {
 		if n != nil {
 			all = append(all, n.close())
 		}

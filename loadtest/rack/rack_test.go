@@ -288,6 +288,9 @@ func (r *Rack) namespaces() []*namespace {
 	if r.tor != nil {
 		all = append(all, r.tor.namespace)
 	}
+	if r.server != nil {
+		all = append(all, r.server)
+	}
 	return all
 }
 

@@ -11,6 +11,66 @@ import (
 	"spillway/loadtest/faults"
 )
 
+// Where TCP meets the dice, each of its packets does so by itself, as it would be lost on a wire; and a stream is whole in spite of that.
+func TestFaultsOfTCP(t *testing.T) {
+	const length, segment = 8 << 20, 1448 // bytes; a segment of 1500 less headers and time stamps
+	for _, c := range []struct {
+		name   string
+		config Config
+	}{
+		{"bridge", Config{Faults: faults.Rates{Loss: 0.01, TCP: true}}},
+		{"bridge, shaped", Config{Rate: 500_000_000, Faults: faults.Rates{Loss: 0.01, TCP: true}}},
+		{"ToR", Config{Tor: softTor(4), Faults: faults.Rates{Loss: 0.01, TCP: true}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.config.Workers = 2
+			r := build(t, c.config)
+			var listener net.Listener
+			err := r.InWorker(0, func() (err error) {
+				listener, err = net.Listen("tcp4", WorkerAddr(0).String()+":5001")
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			written := make(chan error, 1)
+			go func() {
+				conn, err := listener.Accept()
+				if err == nil {
+					_, err = conn.Write(make([]byte, length))
+					err = errors.Join(err, conn.Close())
+				}
+				written <- err
+			}()
+			var conn net.Conn
+			err = r.InWorker(1, func() (err error) {
+				conn, err = net.DialTimeout("tcp4", WorkerAddr(0).String()+":5001", 10*time.Second)
+				return err
+			})
+			if err != nil {
+				t.Fatal(errors.Join(err, listener.Close(), <-written))
+			}
+			if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+				t.Error(err)
+			}
+			got, err := io.Copy(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{conn})
+			if err := errors.Join(err, conn.Close(), <-written, listener.Close()); err != nil || got != length {
+				t.Errorf("%d bytes of %d arrived: %v", got, length, err)
+			}
+			all, err := r.Faults()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, e := range map[string]faults.Events{"uplink": all.Uplink, "downlink": all.Downlink} {
+				if e.Packets < length/segment {
+					t.Errorf("%s: %d packets met the dice, at least %d crossed", name, e.Packets, length/segment)
+				}
+				near(t, name+" dropped", e.Dropped, float64(e.Packets)/100)
+			}
+		})
+	}
+}
+
 // The API's TCP crosses whatever is at the top of the rack, beside the XDP programs and whatever happens to UDP.
 func TestTCPReachesTheHome(t *testing.T) {
 	const port = ":5001"

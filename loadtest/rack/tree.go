@@ -81,7 +81,7 @@ func (r *Rack) addRacks(ctx context.Context) (err error) {
 	if root.host, err = newNamespace("the root's aggregator"); err != nil {
 		return err
 	}
-	if root.down, err = r.plug(root, hostInterface, "root", r.forest.spine, spineAddr(r.config.Racks)); err != nil {
+	if root.down, err = r.graft(root, hostInterface, "root", r.forest.spine, spineAddr(r.config.Racks)); err != nil {
 		return err
 	}
 	return r.loadForest()
@@ -98,10 +98,10 @@ func (r *Rack) addRack(rack int) error {
 	if node.host, err = newNamespace(fmt.Sprintf("the aggregator of rack %d", rack)); err != nil {
 		return err
 	}
-	if node.down, err = r.plug(node, hostInterface, fmt.Sprintf("home%d", rack), bridge, rackHomeAddr(rack)); err != nil {
+	if node.down, err = r.graft(node, hostInterface, fmt.Sprintf("home%d", rack), bridge, rackHomeAddr(rack)); err != nil {
 		return err
 	}
-	if node.up, err = r.plug(node, spineInterface, fmt.Sprintf("spine%d", rack), r.forest.spine, spineAddr(rack)); err != nil {
+	if node.up, err = r.graft(node, spineInterface, fmt.Sprintf("spine%d", rack), r.forest.spine, spineAddr(rack)); err != nil {
 		return err
 	}
 	for i := range r.config.Workers {
@@ -138,8 +138,8 @@ func (r *Rack) wire(host *namespace, as, name string, bridge netlink.Link, addr 
 	return joined, errors.Join(addForwarding(joined.port(), mac), offload(joined.host(), settings.host), offload(joined.port(), settings.port), address(joined.host(), addr))
 }
 
-// plug joins an aggregator to a bridge, whose port is one that takes what XDP sends.
-func (r *Rack) plug(node *treeNode, as, name string, bridge netlink.Link, addr netip.Addr) (end, error) {
+// graft joins an aggregator to a bridge, whose port is one that takes what XDP sends.
+func (r *Rack) graft(node *treeNode, as, name string, bridge netlink.Link, addr netip.Addr) (end, error) {
 	settings := homeOffloads
 	if r.config.singly() {
 		settings.port = homePortSingly

@@ -16,7 +16,7 @@ func (r *Rack) attach(host *namespace, name string, addr netip.Addr, cable bool,
 		return nil, err
 	}
 	if r.tor == nil {
-		if err := addForwarding(joined.port(), hardwareAddr(addr)); err != nil {
+		if err := addForwarding(joined[len(joined)-1].far, hardwareAddr(addr)); err != nil {
 			return nil, err
 		}
 	}
@@ -42,11 +42,11 @@ func (r *Rack) attach(host *namespace, name string, addr netip.Addr, cable bool,
 // join makes the links of an attachment.
 func (r *Rack) join(host *namespace, name string, addr netip.Addr, cable bool) (attachment, error) {
 	mtu, mac := r.config.mtu(), hardwareAddr(addr)
-	if r.tor == nil {
+	if r.tor == nil && !(cable && r.config.Rings) {
 		only, err := connect(host, hostInterface, mac, r.sw, name, r.bridge, mtu)
 		return attachment{only}, err
 	}
-	if !cable {
+	if r.tor != nil && !cable {
 		only, err := connect(host, hostInterface, mac, r.tor.namespace, name, nil, mtu)
 		return attachment{only}, err
 	}
@@ -58,7 +58,7 @@ func (r *Rack) join(host *namespace, name string, addr netip.Addr, cable bool) (
 	if err != nil {
 		return nil, err
 	}
-	second, err := connect(r.sw, name+"-tor", nil, r.tor.namespace, name, nil, mtu)
+	second, err := r.plug(name, mtu)
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +72,14 @@ func (r *Rack) join(host *namespace, name string, addr netip.Addr, cable bool) (
 	return attachment{first, second}, nil
 }
 
+// plug makes the second hop of a cable: to a port of the ToR, or of the bridge.
+func (r *Rack) plug(name string, mtu int) (hop, error) {
+	if r.tor == nil {
+		return connect(r.sw, name+"-rack", nil, r.sw, name+"-port", r.bridge, mtu)
+	}
+	return connect(r.sw, name+"-tor", nil, r.tor.namespace, name, nil, mtu)
+}
+
 // addWorker makes a worker's namespace and its link, shaped both ways.
 func (r *Rack) addWorker(rank int) error {
 	worker, err := newNamespace(fmt.Sprintf("worker %d", rank))
@@ -79,18 +87,19 @@ func (r *Rack) addWorker(rank int) error {
 		return err
 	}
 	r.workers = append(r.workers, worker)
-	settings := workerOffloads
-	if r.config.singly() {
-		settings = workerSingly
-	}
 	cable := r.config.Rate != 0 || r.config.singly() || r.config.Tor.Kind == TorBMv2
-	joined, err := r.attach(worker, fmt.Sprintf("w%d", rank), WorkerAddr(rank), cable, settings)
+	joined, err := r.attach(worker, fmt.Sprintf("w%d", rank), WorkerAddr(rank), cable, r.config.workerOffloads())
 	if err != nil {
 		return err
 	}
 	r.links = append(r.links, joined)
 	if err := shape(joined.host(), r.config.Rate); err != nil {
 		return err
+	}
+	if r.config.Rings && len(joined) > 1 {
+		if err := shape(joined[1].near, r.config.Rate); err != nil {
+			return err
+		}
 	}
 	if r.tor == nil || cable {
 		if err := shape(joined.port(), r.config.Rate); err != nil {

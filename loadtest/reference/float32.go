@@ -34,20 +34,21 @@ func SumFloat32(contributions [][]float32, elements int) ([]float32, error) {
 		return nil, fmt.Errorf("%w: chunks of %d elements", ErrShape, elements)
 	}
 	sum := make([]float32, n)
+	k := FractionBits(len(contributions))
 	for from := 0; from < n; from += elements {
-		if err := sumChunk(sum, contributions, from, min(from+elements, n)); err != nil {
+		if err := sumChunk(sum, contributions, from, min(from+elements, n), k, math.MaxInt32, Exponent); err != nil {
 			return nil, err
 		}
 	}
 	return sum, nil
 }
 
-// sumChunk sums the elements [from, to), which share one exponent.
-func sumChunk(sum []float32, contributions [][]float32, from, to int) error {
+// sumChunk sums the elements [from, to), which share one exponent: integers of k bits, whose sums are of no larger magnitude than most.
+func sumChunk(sum []float32, contributions [][]float32, from, to, k int, most int64, exponentOf func(float32) (int, error)) error {
 	exponent := zeroExponent
 	for rank, contribution := range contributions {
 		for i := from; i < to; i++ {
-			e, err := Exponent(contribution[i])
+			e, err := exponentOf(contribution[i])
 			if err != nil {
 				return fmt.Errorf("%w: rank %d, element %d", err, rank, i)
 			}
@@ -57,15 +58,14 @@ func sumChunk(sum []float32, contributions [][]float32, from, to int) error {
 	if exponent == zeroExponent {
 		return nil // sum holds zeros already
 	}
-	k := FractionBits(len(contributions))
 	scale := math.Ldexp(1, k-exponent)
 	for i := from; i < to; i++ {
 		var fixed int64
 		for _, contribution := range contributions {
 			fixed += int64(math.RoundToEven(float64(contribution[i]) * scale))
 		}
-		if fixed != int64(int32(fixed)) {
-			return fmt.Errorf("element %d: fixed-point sum %d leaves the int32 range, which section 5 rules out", i, fixed)
+		if fixed > most || fixed < -most-1 {
+			return fmt.Errorf("element %d: fixed-point sum %d is beyond %d, which section 5 rules out", i, fixed, most)
 		}
 		sum[i] = float32(math.Ldexp(float64(fixed), exponent-k))
 	}

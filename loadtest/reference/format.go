@@ -50,6 +50,11 @@ func (f Format) Exponent(x []float64) (int, error) {
 // Sum is the block fixed point SUM of one contribution a rank, in numbers of the format, or with average its AVG. It is computed in integers and fractions of any
 // size; otherwise it is as SumFloat32.
 func (f Format) Sum(contributions [][]float64, elements int, average bool) ([]float64, error) {
+	return f.sum(contributions, elements, average, f.FractionBits(len(contributions)), f.Exponent)
+}
+
+// sum is Sum in chunks of so many elements with k bits each, and the exponent that the numbers of a chunk ask for.
+func (f Format) sum(contributions [][]float64, elements int, average bool, k int, exponentOf func([]float64) (int, error)) ([]float64, error) {
 	n, err := length(contributions)
 	if err != nil {
 		return nil, err
@@ -58,14 +63,13 @@ func (f Format) Sum(contributions [][]float64, elements int, average bool) ([]fl
 		return nil, fmt.Errorf("%w: chunks of %d elements", ErrShape, elements)
 	}
 	result := make([]float64, n)
-	k := f.FractionBits(len(contributions))
 	for from := 0; from < n; from += elements {
 		to := min(from+elements, n)
 		var chunk []float64
 		for _, contribution := range contributions {
 			chunk = append(chunk, contribution[from:to]...)
 		}
-		exponent, err := f.Exponent(chunk)
+		exponent, err := exponentOf(chunk)
 		if err != nil {
 			return nil, err
 		}

@@ -27,6 +27,8 @@ type Config struct {
 	Rate          float32 // learning rate
 	Momentum      float32
 	Seed          uint64 // of the first weights and of the order of the rows
+	// WireBits is what an element of a gradient has in the packets that the gradients are summed in: 16, or else 32.
+	WireBits int
 }
 
 // Default is the demo's run for that many workers: 150,010 parameters.
@@ -90,7 +92,7 @@ func Run(ctx context.Context, config Config, reduce Reducer, report func(Epoch) 
 }
 
 // Reference trains as all ranks in turn and sums their gradients with package
-// reference, in chunks of the given number of elements. Its epochs count the rows of all ranks.
+// reference, in packets of the given number of elements. Its epochs count the rows of all ranks.
 func Reference(ctx context.Context, config Config, elements int, report func(Epoch) error) error {
 	return ReferenceSums(ctx, config, elements, func([]float32) error { return nil }, report)
 }
@@ -101,6 +103,10 @@ func ReferenceSums(ctx context.Context, config Config, elements int, step func(s
 	s, err := newState(config)
 	if err != nil {
 		return err
+	}
+	sumOf := reference.SumFloat32
+	if config.WireBits == 16 {
+		sumOf = reference.SumFloat32In16
 	}
 	gradients := make([][]float32, config.Workers)
 	for rank := range gradients {
@@ -113,7 +119,7 @@ func ReferenceSums(ctx context.Context, config Config, elements int, step func(s
 		for rank, gradient := range gradients {
 			s.gradient(batch, rank, gradient, epoch)
 		}
-		sum, err := reference.SumFloat32(gradients, elements)
+		sum, err := sumOf(gradients, elements)
 		if err != nil {
 			return nil, err
 		}

@@ -48,6 +48,8 @@ func joiningOf(o *C.struct_joining) (*joining, error) {
 		return nil, invalid(fmt.Sprintf("options.rank is %d; ranks begin at 0", j.rank))
 	case !(o.timeout >= 0), !(o.patience >= 0):
 		return nil, invalid("options.timeout and options.patience are seconds, and not below 0")
+	case !(o.busy_poll >= 0 && float64(o.busy_poll) <= worker.MaxBusyPoll.Seconds()):
+		return nil, invalid(fmt.Sprintf("options.busy_poll is %g seconds, and not between 0 and %g", float64(o.busy_poll), worker.MaxBusyPoll.Seconds()))
 	}
 	log := logger()
 	j.options = []worker.Option{
@@ -59,6 +61,16 @@ func joiningOf(o *C.struct_joining) (*joining, error) {
 	}
 	if o.patience > 0 {
 		j.options = append(j.options, worker.WithPatience(seconds(o.patience)))
+	}
+	if o.busy_poll > 0 {
+		j.options = append(j.options, worker.WithBusyPoll(seconds(o.busy_poll)))
+	}
+	if name := text(o.transport); name != "" {
+		kind, err := worker.ParseTransport(name)
+		if err != nil {
+			return nil, invalid("options." + err.Error())
+		}
+		j.options = append(j.options, worker.WithTransport(kind))
 	}
 	if address := text(o.address); address != "" {
 		addr, err := netip.ParseAddr(address)

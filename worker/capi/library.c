@@ -171,6 +171,11 @@ API int spillway_join(const spillway_options *options, spillway_worker **worker)
 	j.key = options->key;
 	j.timeout = options->timeout;
 	j.patience = options->patience;
+	/* What was compiled against an earlier header has no more than that. */
+	if (options->size >= offsetof(spillway_options, transport) + sizeof options->transport)
+		j.transport = options->transport;
+	if (options->size >= offsetof(spillway_options, busy_poll) + sizeof options->busy_poll)
+		j.busy_poll = options->busy_poll;
 	sem_init(&sem, 0, 0);
 	enter(&v);
 	uint64_t request = goJoin(&j, &sem, &out);

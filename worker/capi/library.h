@@ -17,9 +17,9 @@ struct outcome {
 
 /* Options as far as the caller's has them. */
 struct joining {
-	const char *addr, *job, *address, *ca, *cert, *key;
+	const char *addr, *job, *address, *ca, *cert, *key, *transport;
 	int rank;
-	double timeout, patience;
+	double timeout, patience, busy_poll;
 };
 
 #endif

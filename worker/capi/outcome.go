@@ -28,6 +28,7 @@ func invalid(text string) error { return &argumentError{errors.New(text)} }
 func codeOf(err error) (code C.int, ranks uint64) {
 	var (
 		missing      *worker.MissingRanksError
+		dead         *worker.DeadRanksError
 		silent       *worker.HomeSilentError
 		disagreement *worker.DisagreementError
 		nonFinite    *worker.NonFiniteError
@@ -46,6 +47,8 @@ func codeOf(err error) (code C.int, ranks uint64) {
 		return C.SPILLWAY_TIMEOUT, 0
 	case errors.As(err, &missing):
 		return C.SPILLWAY_MISSING_RANKS, bitmap(missing.Ranks)
+	case errors.As(err, &dead):
+		return C.SPILLWAY_DEAD_RANKS, bitmap(dead.Ranks)
 	case errors.As(err, &silent):
 		return C.SPILLWAY_HOME_SILENT, 0
 	case errors.As(err, &disagreement):

@@ -66,7 +66,8 @@ typedef enum {
 	SPILLWAY_CLOSED = 12,       /* the worker has left */
 	SPILLWAY_FORKED = 13,       /* called in the child of a fork */
 	SPILLWAY_PARTIAL = 14,      /* a sum was released without some ranks: spillway_last_error_ranks */
-	SPILLWAY_INTERNAL = 15      /* a bug, or a failure of the operating system */
+	SPILLWAY_INTERNAL = 15,     /* a bug, or a failure of the operating system */
+	SPILLWAY_DEAD_RANKS = 16    /* the appliance says that ranks are dead: spillway_last_error_ranks */
 } spillway_status;
 
 /* The type of a tensor's elements, in the machine's byte order. */
@@ -100,6 +101,8 @@ typedef struct {
 	const char *key;     /*   and its key. All three, or NULL for a connection without TLS */
 	double timeout;      /* how long to wait for the other ranks; 0: without end */
 	double patience;     /* how long to go on trying while the appliance cannot be reached; 0: 10 seconds */
+	const char *transport; /* how packets are moved: "auto", "udp" or "af_xdp"; NULL: what SPILLWAY_TRANSPORT in the environment says, else "auto" */
+	double busy_poll;    /* how long to look again and again for packets before sleeping, at most 0.1; 0: what SPILLWAY_BUSY_POLL says, else not at all */
 } spillway_options;
 
 /* Joins a job and waits until all of its ranks have. The worker must be left. On an error *worker is NULL. */

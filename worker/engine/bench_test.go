@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"spillway/wire"
+	"spillway/worker/fixedpoint"
 )
 
 // mirror is an Output that turns every DATA into its RESULT, as a home would, in buffers made once.
@@ -53,8 +54,8 @@ func (m *mirror) reduce(t testing.TB, e *Engine, now *int64, c *Collective) (pac
 	}
 }
 
-func newSingle(t testing.TB, elements, window int) *Engine {
-	e, err := New(Config{Workers: 1, Elements: elements, Window: window, Shards: 1, MinRTO: 1e6, MaxRTO: 250e6, Silence: 30e9})
+func newSingle(t testing.TB, elements, window, wireBits int) *Engine {
+	e, err := New(Config{Workers: 1, Elements: elements, Window: window, WireBits: wireBits, Shards: 1, MinRTO: 1e6, MaxRTO: 250e6, Silence: 30e9})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,13 +63,17 @@ func newSingle(t testing.TB, elements, window int) *Engine {
 }
 
 func TestNothingAllocatesOnTheWay(t *testing.T) {
-	e, m, now := newSingle(t, 64, 128), newMirror(128, 64), int64(1)
-	float, integer := &Collective{F32: make([]float32, 100_000)}, &Collective{I32: make([]int32, 100_000), Op: wire.Max}
-	if n := testing.AllocsPerRun(10, func() {
-		m.reduce(t, e, &now, float)
-		m.reduce(t, e, &now, integer)
-	}); n != 0 {
-		t.Errorf("%v allocations for two collectives of known size", n)
+	for _, bits := range []int{32, 16} {
+		e, m, now := newSingle(t, 64, 128, bits), newMirror(128, 64), int64(1)
+		float, integer := &Collective{F32: make([]float32, 100_000)}, &Collective{I32: make([]int32, 100_000), Op: wire.Max}
+		half := &Collective{BF16: make([]fixedpoint.BFloat16, 100_000), Average: true}
+		if n := testing.AllocsPerRun(10, func() {
+			m.reduce(t, e, &now, float)
+			m.reduce(t, e, &now, integer)
+			m.reduce(t, e, &now, half)
+		}); n != 0 {
+			t.Errorf("%v allocations for three collectives of known size, of %d bits on the wire", n, bits)
+		}
 	}
 }
 
@@ -78,14 +83,16 @@ func BenchmarkEngine(b *testing.B) {
 	for _, c := range []struct {
 		name     string
 		elements int
+		bits     int
 		c        *Collective
 	}{
-		{"float32/E=256", 256, &Collective{F32: make([]float32, 1<<20)}},
-		{"float32/E=832", 832, &Collective{F32: make([]float32, 1<<20)}},
-		{"int32/E=256", 256, &Collective{I32: make([]int32, 1<<20)}},
+		{"float32/E=256", 256, 32, &Collective{F32: make([]float32, 1<<20)}},
+		{"float32/E=832", 832, 32, &Collective{F32: make([]float32, 1<<20)}},
+		{"float32 in 16 bits/E=256", 256, 16, &Collective{F32: make([]float32, 1<<20)}},
+		{"int32/E=256", 256, 32, &Collective{I32: make([]int32, 1<<20)}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			e, m, now, packets := newSingle(b, c.elements, 256), newMirror(256, c.elements), int64(1), 0
+			e, m, now, packets := newSingle(b, c.elements, 256, c.bits), newMirror(256, c.elements), int64(1), 0
 			for i := range c.c.F32 {
 				c.c.F32[i] = float32(i%1000) - 300.5
 			}

@@ -24,6 +24,47 @@ type buffer interface {
 	decode(packet []byte, from, to int)
 }
 
+// pairs is a buffer of which two elements can share a word of a packet: those of floats of up to 32 bits. Their collectives in block fixed point do in a job whose
+// elements have 16 bits on the wire. All else goes as it does in other jobs: 16 bits are too few to tell int32s apart or to order floats by, and who has float64s has
+// them for more digits than even 32 bits have.
+type pairs interface {
+	pairExponent(from, to, ranks int) int32
+	quantisePairs(packet []byte, from, to int, exponent int32, ranks int)
+	dequantisePairs(packet []byte, from, to int, exponent int32, ranks, divisor int)
+}
+
+// exponent is this rank's for a range of elements.
+func (c *Collective) exponent(from, to int) int32 {
+	if c.pairs != nil {
+		return c.pairs.pairExponent(from, to, c.workers)
+	}
+	return c.buffer.exponent(from, to)
+}
+
+// valid reports whether honest ranks can agree on an exponent.
+func (c *Collective) valid(exponent int32) bool {
+	if c.pairs != nil {
+		return fixedpoint.ValidPairs(exponent)
+	}
+	return c.buffer.valid(exponent)
+}
+
+func (c *Collective) quantise(packet []byte, from, to int, exponent int32) {
+	if c.pairs != nil {
+		c.pairs.quantisePairs(packet, from, to, exponent, c.workers)
+	} else {
+		c.buffer.quantise(packet, from, to, exponent, c.workers)
+	}
+}
+
+func (c *Collective) dequantise(packet []byte, from, to int, exponent int32, divisor int) {
+	if c.pairs != nil {
+		c.pairs.dequantisePairs(packet, from, to, exponent, c.workers, divisor)
+	} else {
+		c.buffer.dequantise(packet, from, to, exponent, c.workers, divisor)
+	}
+}
+
 // find is the buffer that is set, nil if none is.
 func (c *Collective) find() (b buffer, err error) {
 	set := 0
@@ -41,6 +82,9 @@ func (c *Collective) find() (b buffer, err error) {
 	}
 	if c.BF16 != nil {
 		b, set = (*bfloat16s)(&c.BF16), set+1
+	}
+	if c.Fused != nil {
+		b, set = c.Fused, set+1
 	}
 	if set > 1 {
 		return nil, errors.New("a collective has more than one buffer")
@@ -62,6 +106,15 @@ func (s *float32s) quantise(b []byte, i, j int, e int32, ranks int) {
 }
 func (s *float32s) dequantise(b []byte, i, j int, e int32, ranks, n int) {
 	fixedpoint.Average((*s)[i:j], b, e, fixedpoint.Bits(ranks), n)
+}
+func (s *float32s) pairExponent(i, j, ranks int) int32 {
+	return fixedpoint.PairExponent((*s)[i:j], fixedpoint.PairBits(ranks))
+}
+func (s *float32s) quantisePairs(b []byte, i, j int, e int32, ranks int) {
+	fixedpoint.QuantisePairs(b, (*s)[i:j], e, fixedpoint.PairBits(ranks))
+}
+func (s *float32s) dequantisePairs(b []byte, i, j int, e int32, ranks, n int) {
+	fixedpoint.DequantisePairs((*s)[i:j], b, e, fixedpoint.PairBits(ranks), n)
 }
 func (s *float32s) encode(b []byte, i, j int, op wire.Op) {
 	fixedpoint.EncodeOrdered(b, (*s)[i:j], extreme(op))
@@ -97,6 +150,15 @@ func (s *float16s) quantise(b []byte, i, j int, e int32, ranks int) {
 func (s *float16s) dequantise(b []byte, i, j int, e int32, ranks, n int) {
 	fixedpoint.DequantiseFloat16((*s)[i:j], b, e, fixedpoint.Bits(ranks), n)
 }
+func (s *float16s) pairExponent(i, j, ranks int) int32 {
+	return fixedpoint.PairExponentFloat16((*s)[i:j], fixedpoint.PairBits(ranks))
+}
+func (s *float16s) quantisePairs(b []byte, i, j int, e int32, ranks int) {
+	fixedpoint.QuantisePairsFloat16(b, (*s)[i:j], e, fixedpoint.PairBits(ranks))
+}
+func (s *float16s) dequantisePairs(b []byte, i, j int, e int32, ranks, n int) {
+	fixedpoint.DequantisePairsFloat16((*s)[i:j], b, e, fixedpoint.PairBits(ranks), n)
+}
 func (s *float16s) encode(b []byte, i, j int, op wire.Op) {
 	fixedpoint.EncodeOrderedFloat16(b, (*s)[i:j], extreme(op))
 }
@@ -113,6 +175,15 @@ func (s *bfloat16s) quantise(b []byte, i, j int, e int32, ranks int) {
 }
 func (s *bfloat16s) dequantise(b []byte, i, j int, e int32, ranks, n int) {
 	fixedpoint.DequantiseBFloat16((*s)[i:j], b, e, fixedpoint.Bits(ranks), n)
+}
+func (s *bfloat16s) pairExponent(i, j, ranks int) int32 {
+	return fixedpoint.PairExponentBFloat16((*s)[i:j], fixedpoint.PairBits(ranks))
+}
+func (s *bfloat16s) quantisePairs(b []byte, i, j int, e int32, ranks int) {
+	fixedpoint.QuantisePairsBFloat16(b, (*s)[i:j], e, fixedpoint.PairBits(ranks))
+}
+func (s *bfloat16s) dequantisePairs(b []byte, i, j int, e int32, ranks, n int) {
+	fixedpoint.DequantisePairsBFloat16((*s)[i:j], b, e, fixedpoint.PairBits(ranks), n)
 }
 func (s *bfloat16s) encode(b []byte, i, j int, op wire.Op) {
 	fixedpoint.EncodeOrderedBFloat16(b, (*s)[i:j], extreme(op))

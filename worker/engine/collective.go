@@ -18,7 +18,9 @@ type Collective struct {
 	F64  []float64 // SUM only
 	F16  []fixedpoint.Float16
 	BF16 []fixedpoint.BFloat16
-	Op   wire.Op
+	// Fused are several tensors as one.
+	Fused *Fused
+	Op    wire.Op
 	// Average makes of a SUM of floats the sum divided by the number of ranks.
 	Average bool
 	// In a job whose Policy releases sums without everybody. Rescale multiplies a float32 sum that lacks ranks by the number of all over that of those in
@@ -29,11 +31,13 @@ type Collective struct {
 	ResidualI32 []int32
 
 	buffer    buffer // the one that is set
+	pairs     pairs  // the same, if two elements share a word of its data chunks; else nil
 	workers   int
 	err       error
 	following *Collective // in the order of issue
 
 	elements, length int    // E, and N of this collective
+	chunkLength      int    // elements of a full data chunk: E, or 2E
 	first, end       uint64 // its positions, [first, end)
 	chunks, groups   int    // C data chunks; exponent chunks after the descriptor
 
@@ -84,6 +88,7 @@ const (
 	descriptorElements = 32
 	laneLength         = 0
 	laneKind           = 2
+	laneLayout         = 4
 	laneExponents      = 8
 	// descriptorGroup is how many exponents ride in the descriptor.
 	descriptorGroup = descriptorElements - laneExponents
@@ -127,20 +132,25 @@ func (c *Collective) Validate() error {
 }
 
 // prepare checks the collective and lays out its seqs from position first.
-func (c *Collective) prepare(first uint64, elements, workers int) error {
+func (c *Collective) prepare(first uint64, cfg *Config) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
 	*c = Collective{
-		F32: c.F32, I32: c.I32, F64: c.F64, F16: c.F16, BF16: c.BF16, Op: c.Op, Average: c.Average,
+		F32: c.F32, I32: c.I32, F64: c.F64, F16: c.F16, BF16: c.BF16, Fused: c.Fused, Op: c.Op, Average: c.Average,
 		Rescale: c.Rescale, ResidualF32: c.ResidualF32, ResidualI32: c.ResidualI32,
-		workers: workers, elements: elements, first: first, exponents: c.exponents[:0], known: c.known[:0],
+		workers: cfg.Workers, elements: cfg.Elements, chunkLength: cfg.Elements, first: first, exponents: c.exponents[:0], known: c.known[:0],
 	}
 	c.buffer, _ = c.find() // Validate has seen that there is one
+	if cfg.paired() && c.scaled() {
+		if c.pairs, _ = c.buffer.(pairs); c.pairs != nil {
+			c.chunkLength = 2 * c.elements
+		}
+	}
 	c.length = c.buffer.len()
-	c.chunks = (c.length + elements - 1) / elements
+	c.chunks = (c.length + c.chunkLength - 1) / c.chunkLength
 	if c.scaled() && c.chunks > descriptorGroup {
-		c.groups = (c.chunks - descriptorGroup + elements - 1) / elements
+		c.groups = (c.chunks - descriptorGroup + c.elements - 1) / c.elements
 	}
 	c.end = first + uint64(1+c.groups+c.chunks)
 	return nil
@@ -151,10 +161,22 @@ func (c *Collective) scaled() bool { return c.Op == wire.Sum && c.buffer.dtype()
 
 // kind is the collective's own, as the descriptor says it.
 func (c *Collective) kind() Kind {
+	k := c.buffer.dtype()<<4 | Kind(c.Op)
 	if c.Average {
-		return c.buffer.dtype()<<4 | kindAverage
+		k |= kindAverage
 	}
-	return c.buffer.dtype()<<4 | Kind(c.Op)
+	if c.pairs != nil {
+		k |= kindPaired
+	}
+	return k
+}
+
+// layout tells the ranks' ways to put tensors together apart: 0 for a single one.
+func (c *Collective) layout() int32 {
+	if c.Fused == nil {
+		return 0
+	}
+	return int32(c.Fused.layout)
 }
 
 // at says what the chunk at an offset from first is: for an exponent chunk index is its group; for a data chunk index is its
@@ -208,11 +230,20 @@ func (c *Collective) dataOffset(group int) int {
 
 // extent is the range of elements of a data chunk.
 func (c *Collective) extent(chunk int) (from, to int) {
-	from = chunk * c.elements
-	return from, min(c.length, from+c.elements)
+	from = chunk * c.chunkLength
+	return from, min(c.length, from+c.chunkLength)
 }
 
-// size is the number of elements that a chunk has before it is padded, and op what combines them.
+// words is how many of a packet a data chunk takes.
+func (c *Collective) words(chunk int) int {
+	from, to := c.extent(chunk)
+	if c.pairs != nil {
+		return fixedpoint.PairWords(to - from)
+	}
+	return to - from
+}
+
+// size is the number of a packet's elements that a chunk has before it is padded, and op what combines them.
 func (c *Collective) size(kind chunkKind, index int) (elems int, op wire.Op) {
 	switch kind {
 	case descriptorChunk:
@@ -221,8 +252,7 @@ func (c *Collective) size(kind chunkKind, index int) (elems int, op wire.Op) {
 		from, to := c.members(index)
 		return to - from, wire.Max
 	default:
-		from, to := c.extent(index)
-		return to - from, c.Op
+		return c.words(index), c.Op
 	}
 }
 
@@ -231,7 +261,7 @@ func (c *Collective) scan(group, rank int) {
 	from, to := c.members(group)
 	for chunk := from; chunk < to; chunk++ {
 		lo, hi := c.extent(chunk)
-		e := c.buffer.exponent(lo, hi)
+		e := c.exponent(lo, hi)
 		if e == fixedpoint.NonFinite {
 			e += int32(rank)
 		}
@@ -251,6 +281,8 @@ func (c *Collective) contribute(b []byte, ch *chunk) {
 		putLane(b, laneLength+1, -int32(c.length))
 		putLane(b, laneKind, int32(c.kind()))
 		putLane(b, laneKind+1, -int32(c.kind()))
+		putLane(b, laneLayout, c.layout())
+		putLane(b, laneLayout+1, -c.layout())
 		if c.scaled() {
 			_, to := c.members(0)
 			fixedpoint.EncodeInt32(b[laneExponents*wire.ElementSize:], c.exponents[:to])
@@ -267,7 +299,7 @@ func (c *Collective) contribute(b []byte, ch *chunk) {
 		case c.scaled() && !c.quantises(ch.group):
 			clear(b)
 		case c.scaled():
-			c.buffer.quantise(b, from, to, c.exponents[ch.index], c.workers)
+			c.quantise(b, from, to, c.exponents[ch.index])
 		default:
 			c.buffer.encode(b, from, to, c.Op)
 		}
@@ -279,12 +311,16 @@ func (c *Collective) contribute(b []byte, ch *chunk) {
 func (c *Collective) readDescriptor(b []byte, workers int, whole bool) error {
 	longest, shortest := lane(b, laneLength), -lane(b, laneLength+1)
 	largest, smallest := Kind(lane(b, laneKind)), Kind(-lane(b, laneKind+1))
+	most, least := lane(b, laneLayout), -lane(b, laneLayout+1)
 	own := c.kind()
+	if whole && (most < c.layout() || least > c.layout()) {
+		return fmt.Errorf("%w: the descriptor says a layout of %#x, this rank said %#x", ErrInconsistent, most, c.layout())
+	}
 	if whole && (longest < int32(c.length) || shortest > int32(c.length) || largest < own || smallest > own) {
 		return fmt.Errorf("%w: the descriptor says %d elements of %s, this rank said %d of %s", ErrInconsistent, longest, largest, c.length, own)
 	}
-	if longest != shortest || largest != smallest {
-		c.disagreement = &DisagreementError{MinElements: int(shortest), MaxElements: int(longest), MinKind: smallest, MaxKind: largest}
+	if longest != shortest || largest != smallest || most != least {
+		c.disagreement = &DisagreementError{MinElements: int(shortest), MaxElements: int(longest), MinKind: smallest, MaxKind: largest, Layout: most != least}
 		return nil
 	}
 	if !c.scaled() {
@@ -301,7 +337,7 @@ func (c *Collective) readExponents(group int, b []byte, workers int, whole bool)
 		if rank := int(e - fixedpoint.NonFinite); rank >= 0 && rank < workers {
 			c.nonFinite.note(chunk, uint64(rank))
 			c.failed = true
-		} else if !c.buffer.valid(e) {
+		} else if !c.valid(e) {
 			return fmt.Errorf("%w: %d is not an exponent", ErrInconsistent, e)
 		}
 		if whole && e < own {
@@ -319,14 +355,14 @@ func (c *Collective) take(b []byte, index int) {
 		return
 	}
 	from, to := c.extent(index)
-	b = b[:(to-from)*wire.ElementSize]
+	b = b[:c.words(index)*wire.ElementSize]
 	switch {
 	case !c.scaled():
 		c.buffer.decode(b, from, to)
 	case c.Average:
-		c.buffer.dequantise(b, from, to, c.exponents[index], c.workers, c.workers)
+		c.dequantise(b, from, to, c.exponents[index], c.workers)
 	default:
-		c.buffer.dequantise(b, from, to, c.exponents[index], c.workers, 1)
+		c.dequantise(b, from, to, c.exponents[index], 1)
 	}
 }
 

@@ -41,7 +41,7 @@ func TestLayout(t *testing.T) {
 	for _, elements := range []int{32, 64} {
 		for chunks := 1; chunks < 24+5*elements; chunks++ {
 			c := &Collective{F32: make([]float32, chunks*elements)}
-			if err := c.prepare(1<<32, elements, 3); err != nil {
+			if err := c.prepare(1<<32, &Config{Elements: elements, Workers: 3}); err != nil {
 				t.Fatal(err)
 			}
 			type item struct {

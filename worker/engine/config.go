@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"spillway/wire"
+	"spillway/worker/fixedpoint"
 )
 
 // MaxWindow bounds W. With the largest chunks, 2W+2 results of this window take 220 MB.
@@ -30,6 +31,8 @@ type Config struct {
 	Priority uint8
 	// Tor is the job's share of the ToR; nil: it has none.
 	Tor *TorRegion
+	// WireBits is what an element of a SUM or an average of float32, float16 or bfloat16 takes of a packet: 32 (or 0), or 16. All ranks have the same.
+	WireBits int
 	// Policy is what the job does about stragglers; the zero Policy waits for them.
 	Policy Policy
 	// Shards is how many homes there are: that of chunk seq is number wire.Shard(seq, Shards). More than one needs a job without a Tor.
@@ -56,6 +59,10 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("window %d is not between 1 and %d", c.Window, MaxWindow)
 	case c.Shards < 1 || c.Shards > MaxShards:
 		return fmt.Errorf("%d homes are not between 1 and %d", c.Shards, MaxShards)
+	case c.WireBits != 0 && c.WireBits != 16 && c.WireBits != 32:
+		return fmt.Errorf("elements of %d bits on the wire are neither of 16 nor of 32", c.WireBits)
+	case c.paired() && c.Workers > fixedpoint.MostPaired:
+		return fmt.Errorf("%d workers are too many for elements of 16 bits on the wire, which are for up to %d", c.Workers, fixedpoint.MostPaired)
 	case c.MinRTO <= 0 || c.MaxRTO < c.MinRTO:
 		return fmt.Errorf("retransmission timeouts %d ns to %d ns are not a range above zero", c.MinRTO, c.MaxRTO)
 	case c.Silence <= 0:
@@ -76,3 +83,6 @@ func (c *Config) Validate() error {
 	}
 	return c.Tor.validate(c.Window)
 }
+
+// paired reports whether two elements share a word of a packet, where they can.
+func (c *Config) paired() bool { return c.WireBits == 16 }

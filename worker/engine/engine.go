@@ -98,7 +98,7 @@ func (e *Engine) Submit(now int64, c *Collective) error {
 	if e.broken != nil {
 		return e.broken
 	}
-	if err := c.prepare(e.end, e.cfg.Elements, e.cfg.Workers); err != nil {
+	if err := c.prepare(e.end, &e.cfg); err != nil {
 		return err
 	}
 	if c.scaled() {

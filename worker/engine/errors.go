@@ -82,11 +82,15 @@ func (e *HomeSilentError) Error() string {
 type DisagreementError struct {
 	MinElements, MaxElements int // the shortest and the longest length of any rank
 	MinKind, MaxKind         Kind
+	Layout                   bool // they put tensors of other lengths together, or some of them none
 }
 
 func (e *DisagreementError) Error() string {
 	if e.MinElements != e.MaxElements {
 		return fmt.Sprintf("ranks disagree on the length: from %d to %d elements", e.MinElements, e.MaxElements)
+	}
+	if e.MinKind == e.MaxKind && e.Layout {
+		return fmt.Sprintf("ranks disagree on the lengths of the tensors that are fused to %d elements", e.MaxElements)
 	}
 	return fmt.Sprintf("ranks disagree on the operation: %s and %s, at least", e.MinKind, e.MaxKind)
 }
@@ -121,7 +125,7 @@ func (e *PartialError) Error() string {
 	return fmt.Sprintf("the sum of chunk %d was released without %s", e.Seq, describeRanks(e.Ranks, e.Rank))
 }
 
-// Kind is dtype and operation of a collective as the descriptor has them: 16 * dtype + op.
+// Kind is dtype and operation of a collective as the descriptor has them: 16 * dtype + op, and 4 more if two elements share a word.
 type Kind int32
 
 // The element types of a Kind.
@@ -136,6 +140,9 @@ const (
 // kindAverage is the operation of a Kind that is no operation of the network's.
 const kindAverage = 3
 
+// kindPaired is set in the operation of a Kind whose elements have 16 bits on the wire.
+const kindPaired = 4
+
 func (k Kind) String() string {
 	name := map[Kind]string{
 		dtypeFloat32: "float32", dtypeInt32: "int32", dtypeFloat64: "float64", dtypeFloat16: "float16", dtypeBFloat16: "bfloat16",
@@ -143,10 +150,14 @@ func (k Kind) String() string {
 	if name == "" {
 		name = fmt.Sprintf("dtype %d", k>>4)
 	}
-	if k&15 == kindAverage {
-		return name + " AVG"
+	op, bits := k&15, ""
+	if op&kindPaired != 0 {
+		op, bits = op&^kindPaired, " in 16 bits"
 	}
-	return name + " " + wire.Op(k&15).String()
+	if op == kindAverage {
+		return name + " AVG" + bits
+	}
+	return name + " " + wire.Op(op).String() + bits
 }
 
 // ranksOf lists the bits of a bitmap.

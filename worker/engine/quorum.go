@@ -190,11 +190,12 @@ func (c *Collective) rescale(index int, who uint64) {
 // disagrees compares the descriptor that the others agreed on without this rank with its own.
 func (c *Collective) disagrees(b []byte) {
 	length, kind := lane(b, laneLength), Kind(lane(b, laneKind))
-	if length == int32(c.length) && kind == c.kind() {
+	layout := lane(b, laneLayout)
+	if length == int32(c.length) && kind == c.kind() && layout == c.layout() {
 		return
 	}
 	c.disagreement = &DisagreementError{
 		MinElements: min(int(length), c.length), MaxElements: max(int(length), c.length),
-		MinKind: min(kind, c.kind()), MaxKind: max(kind, c.kind()),
+		MinKind: min(kind, c.kind()), MaxKind: max(kind, c.kind()), Layout: layout != c.layout(),
 	}
 }

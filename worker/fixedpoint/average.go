@@ -21,13 +21,16 @@ func divisionBy(n int, exponent int32) division {
 }
 
 // of divides before it scales: the quotient is an ordinary number whatever the exponent is.
-func (d division) of(src []byte) float64 {
-	q := float64(int32(binary.BigEndian.Uint32(src)))
+func (d division) of(element int32) float64 {
+	q := float64(element)
 	if d.divisor != 1 {
 		q /= d.divisor
 	}
 	return q * d.scale
 }
+
+// at is of the big-endian element at the beginning of src.
+func (d division) at(src []byte) float64 { return d.of(int32(binary.BigEndian.Uint32(src))) }
 
 // Average writes float32(q * 2^(e-k) / n), rounded once, for the big-endian int32 q of src into x; otherwise it is as Dequantise. n is in [1, 2^24].
 func Average(x []float32, src []byte, e int32, k, n int) {
@@ -42,6 +45,6 @@ func Average(x []float32, src []byte, e int32, k, n int) {
 	}
 	d := divisionBy(n, e-int32(k))
 	for i := range x {
-		x[i] = float32(d.of(src[4*i:]))
+		x[i] = float32(d.at(src[4*i:]))
 	}
 }

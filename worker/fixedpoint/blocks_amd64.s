@@ -10,8 +10,8 @@ GLOBL swapWords<>(SB), RODATA|NOPTR, $32
 DATA magnitudeMask<>+0(SB)/4, $0x7fffffff
 GLOBL magnitudeMask<>(SB), RODATA|NOPTR, $4
 
-// func magnitudeAVX2(x *float32, n int) uint32
-TEXT ·magnitudeAVX2(SB), NOSPLIT, $0-20
+// func magnitudeVectors(x *float32, n int) uint32
+TEXT ·magnitudeVectors(SB), NOSPLIT, $0-20
 	MOVQ         x+0(FP), SI
 	MOVQ         n+8(FP), CX
 	VPBROADCASTD magnitudeMask<>(SB), Y8
@@ -47,83 +47,79 @@ magnitudeLoop:
 	MOVL         AX, ret+16(FP)
 	RET
 
-// func quantiseAVX2(dst *byte, x *float32, n int, scale float64)
+// func quantiseVectors(dst *byte, x *float32, n int, scale float32)
 //
 // The conversion to int32 rounds as the processor is set to: to nearest, ties to
 // even, like the portable addition of the shifter.
-TEXT ·quantiseAVX2(SB), NOSPLIT, $0-32
+TEXT ·quantiseVectors(SB), NOSPLIT, $0-28
 	MOVQ         dst+0(FP), DI
 	MOVQ         x+8(FP), SI
 	MOVQ         n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y8
+	VBROADCASTSS scale+24(FP), Y8
 	VMOVDQU      swapWords<>(SB), Y9
 
 quantiseLoop:
-	VCVTPS2PD   (SI), Y0
-	VCVTPS2PD   16(SI), Y1
-	VCVTPS2PD   32(SI), Y2
-	VCVTPS2PD   48(SI), Y3
-	VMULPD      Y8, Y0, Y0
-	VMULPD      Y8, Y1, Y1
-	VMULPD      Y8, Y2, Y2
-	VMULPD      Y8, Y3, Y3
-	VCVTPD2DQY  Y0, X0
-	VCVTPD2DQY  Y1, X1
-	VCVTPD2DQY  Y2, X2
-	VCVTPD2DQY  Y3, X3
-	VINSERTI128 $1, X1, Y0, Y0
-	VINSERTI128 $1, X3, Y2, Y2
-	VPSHUFB     Y9, Y0, Y0
-	VPSHUFB     Y9, Y2, Y2
-	VMOVDQU     Y0, (DI)
-	VMOVDQU     Y2, 32(DI)
-	ADDQ        $64, SI
-	ADDQ        $64, DI
-	SUBQ        $16, CX
-	JNZ         quantiseLoop
+	VMULPS    (SI), Y8, Y0
+	VMULPS    32(SI), Y8, Y1
+	VMULPS    64(SI), Y8, Y2
+	VMULPS    96(SI), Y8, Y3
+	VCVTPS2DQ Y0, Y0
+	VCVTPS2DQ Y1, Y1
+	VCVTPS2DQ Y2, Y2
+	VCVTPS2DQ Y3, Y3
+	VPSHUFB   Y9, Y0, Y0
+	VPSHUFB   Y9, Y1, Y1
+	VPSHUFB   Y9, Y2, Y2
+	VPSHUFB   Y9, Y3, Y3
+	VMOVDQU   Y0, (DI)
+	VMOVDQU   Y1, 32(DI)
+	VMOVDQU   Y2, 64(DI)
+	VMOVDQU   Y3, 96(DI)
+	ADDQ      $128, SI
+	ADDQ      $128, DI
+	SUBQ      $32, CX
+	JNZ       quantiseLoop
 	VZEROUPPER
 	RET
 
-// func dequantiseAVX2(x *float32, src *byte, n int, scale float64)
-TEXT ·dequantiseAVX2(SB), NOSPLIT, $0-32
+// func dequantiseVectors(x *float32, src *byte, n int, scale float32)
+TEXT ·dequantiseVectors(SB), NOSPLIT, $0-28
 	MOVQ         x+0(FP), DI
 	MOVQ         src+8(FP), SI
 	MOVQ         n+16(FP), CX
-	VBROADCASTSD scale+24(FP), Y8
+	VBROADCASTSS scale+24(FP), Y8
 	VMOVDQU      swapWords<>(SB), Y9
 
 dequantiseLoop:
-	VMOVDQU      (SI), Y0
-	VMOVDQU      32(SI), Y2
-	VPSHUFB      Y9, Y0, Y0
-	VPSHUFB      Y9, Y2, Y2
-	VEXTRACTI128 $1, Y0, X1
-	VEXTRACTI128 $1, Y2, X3
-	VCVTDQ2PD    X0, Y0
-	VCVTDQ2PD    X1, Y1
-	VCVTDQ2PD    X2, Y2
-	VCVTDQ2PD    X3, Y3
-	VMULPD       Y8, Y0, Y0
-	VMULPD       Y8, Y1, Y1
-	VMULPD       Y8, Y2, Y2
-	VMULPD       Y8, Y3, Y3
-	VCVTPD2PSY   Y0, X0
-	VCVTPD2PSY   Y1, X1
-	VCVTPD2PSY   Y2, X2
-	VCVTPD2PSY   Y3, X3
-	VMOVUPS      X0, (DI)
-	VMOVUPS      X1, 16(DI)
-	VMOVUPS      X2, 32(DI)
-	VMOVUPS      X3, 48(DI)
-	ADDQ         $64, SI
-	ADDQ         $64, DI
-	SUBQ         $16, CX
-	JNZ          dequantiseLoop
+	VMOVDQU   (SI), Y0
+	VMOVDQU   32(SI), Y1
+	VMOVDQU   64(SI), Y2
+	VMOVDQU   96(SI), Y3
+	VPSHUFB   Y9, Y0, Y0
+	VPSHUFB   Y9, Y1, Y1
+	VPSHUFB   Y9, Y2, Y2
+	VPSHUFB   Y9, Y3, Y3
+	VCVTDQ2PS Y0, Y0
+	VCVTDQ2PS Y1, Y1
+	VCVTDQ2PS Y2, Y2
+	VCVTDQ2PS Y3, Y3
+	VMULPS    Y8, Y0, Y0
+	VMULPS    Y8, Y1, Y1
+	VMULPS    Y8, Y2, Y2
+	VMULPS    Y8, Y3, Y3
+	VMOVUPS   Y0, (DI)
+	VMOVUPS   Y1, 32(DI)
+	VMOVUPS   Y2, 64(DI)
+	VMOVUPS   Y3, 96(DI)
+	ADDQ      $128, SI
+	ADDQ      $128, DI
+	SUBQ      $32, CX
+	JNZ       dequantiseLoop
 	VZEROUPPER
 	RET
 
-// func swapAVX2(dst, src unsafe.Pointer, n int)
-TEXT ·swapAVX2(SB), NOSPLIT, $0-24
+// func swapVectors(dst, src unsafe.Pointer, n int)
+TEXT ·swapVectors(SB), NOSPLIT, $0-24
 	MOVQ    dst+0(FP), DI
 	MOVQ    src+8(FP), SI
 	MOVQ    n+16(FP), CX

@@ -6,6 +6,8 @@
 // addends in an int32. The functions read from and write to packet buffers directly, do not allocate, and do not check their
 // numbers: Quantise must be given an exponent that really bounds its input.
 //
-// Each loop exists twice: in Go for every machine, and as AVX2 assembly that takes whole blocks and leaves the rest to it. Both
+// In a job whose elements have 16 bits on the wire two of them share each int32 (pairs.go), with k = PairBits(n).
+//
+// Each loop exists twice: in Go for every machine, and in assembly, of AVX2 and of NEON, that takes whole blocks and leaves the rest to it. Both
 // give the same bits (TestBlocksMatchPortable).
 package fixedpoint

@@ -262,6 +262,11 @@ func TestInt32RoundTripAtEveryLength(t *testing.T) {
 func FuzzChunk(f *testing.F) {
 	f.Add([]byte{0, 0, 128, 63, 0, 0, 0, 192}, uint8(4))
 	f.Add([]byte{0, 0, 128, 127, 1, 0, 0, 0}, uint8(1))
+	many := make([]byte, 4*75) // enough for whole blocks
+	for i := range many {
+		many[i] = byte(i * 37 >> 2)
+	}
+	f.Add(many, uint8(63))
 	f.Fuzz(func(t *testing.T, raw []byte, n uint8) {
 		x := make([]float32, len(raw)/4)
 		for i := range x {
@@ -307,6 +312,9 @@ func BenchmarkChunk(b *testing.B) {
 		{"exponent", func() { Exponent(x) }},
 		{"quantise", func() { Quantise(packet, x, e, 29) }},
 		{"dequantise", func() { Dequantise(x, packet, e, 29) }},
+		{"quantise_pairs", func() { QuantisePairs(packet, x, e, 13) }},
+		{"dequantise_pairs", func() { DequantisePairs(x, packet, e, 13, 1) }},
+		{"average_of_3_pairs", func() { DequantisePairs(x, packet, e, 13, 3) }},
 		{"encode_int32", func() { EncodeInt32(packet, ints) }},
 		{"decode_int32", func() { DecodeInt32(ints, packet) }},
 	} {

@@ -73,6 +73,6 @@ func DequantiseFloat64(x []float64, src []byte, e int32, k, n int) {
 	}
 	d := divisionBy(n, e-int32(k))
 	for i := range x {
-		x[i] = d.of(src[4*i:])
+		x[i] = d.at(src[4*i:])
 	}
 }

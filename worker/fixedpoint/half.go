@@ -77,10 +77,7 @@ const widened = 128
 
 // ExponentFloat16 is Exponent of Float16: in [-23, 16] if it is neither Zero nor NonFinite.
 func ExponentFloat16(x []Float16) int32 {
-	var m Float16
-	for _, v := range x {
-		m = max(m, v&halfMagnitude)
-	}
+	m := largestHalf(x)
 	if m >= infinity16 {
 		return NonFinite
 	}
@@ -89,11 +86,15 @@ func ExponentFloat16(x []Float16) int32 {
 
 // ExponentBFloat16 is Exponent of BFloat16.
 func ExponentBFloat16(x []BFloat16) int32 {
-	var m BFloat16
+	return Exponent([]float32{largestHalf(x).Float32()})
+}
+
+// largestHalf is the largest magnitude.
+func largestHalf[T Float16 | BFloat16](x []T) (m T) {
 	for _, v := range x {
 		m = max(m, v&halfMagnitude)
 	}
-	return Exponent([]float32{m.Float32()})
+	return m
 }
 
 // QuantiseFloat16 is Quantise of Float16.
@@ -130,7 +131,7 @@ func DequantiseFloat16(x []Float16, src []byte, e int32, k, n int) {
 	}
 	d := divisionBy(n, e-int32(k))
 	for i := range x {
-		v := d.of(src[4*i:])
+		v := d.at(src[4*i:])
 		// What narrow does with normal numbers, which are almost all, with its numbers known.
 		bits := math.Float64bits(v)
 		m := bits & (1<<63 - 1)
@@ -153,7 +154,7 @@ func DequantiseBFloat16(x []BFloat16, src []byte, e int32, k, n int) {
 	}
 	d := divisionBy(n, e-int32(k))
 	for i := range x {
-		v := d.of(src[4*i:])
+		v := d.at(src[4*i:])
 		bits := math.Float64bits(v)
 		m := bits & (1<<63 - 1)
 		if m-leastBitsB16 >= limitBitsB16-leastBitsB16 {

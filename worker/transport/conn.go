@@ -1,20 +1,41 @@
 package transport
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net/netip"
-
-	"golang.org/x/sys/unix"
-
-	"spillway/wire"
+	"time"
 )
+
+// Kind is a way to move packets.
+type Kind string
+
+// The kinds of transport.
+const (
+	// Auto is AF_XDP where the interface's driver has it without copies and this process may use it, and UDP elsewhere.
+	Auto Kind = "auto"
+	// UDP is UDP sockets.
+	UDP Kind = "udp"
+	// AFXDP is AF_XDP sockets, without copies where the driver has that, with one where not.
+	AFXDP Kind = "af_xdp"
+)
+
+// ParseKind reads a kind; nothing is Auto.
+func ParseKind(text string) (Kind, error) {
+	switch k := Kind(text); k {
+	case "":
+		return Auto, nil
+	case Auto, UDP, AFXDP:
+		return k, nil
+	}
+	return "", fmt.Errorf("transport %q is none of %s, %s and %s", text, Auto, UDP, AFXDP)
+}
 
 // Config says where a worker is and where its homes.
 type Config struct {
+	// Kind is how packets are to be moved; none is Auto.
+	Kind Kind
 	// Homes are the homes of the job, one for each shard: chunk seq is sent to that of wire.Shard.
 	Homes []Home
 	// Group is the job's multicast group, the zero Addr in a unicast job.
@@ -22,8 +43,10 @@ type Config struct {
 	// Addr is the worker's own address and WorkerPort its port, at which the group is received too.
 	Addr       netip.Addr
 	WorkerPort uint16
-	// Elements and Window are E and W of the job; the kernel's queues are sized for two windows of full packets.
+	// Elements and Window are E and W of the job; queues are sized for two windows of full packets.
 	Elements, Window int
+	// BusyPoll is how long Wait looks again and again for packets before it sleeps; 0: it sleeps at once.
+	BusyPoll time.Duration
 	// NoOffload does without UDP_SEGMENT and UDP_GRO.
 	NoOffload bool
 	Logger    *slog.Logger
@@ -31,34 +54,63 @@ type Config struct {
 
 // Stats counts what a Conn did.
 type Stats struct {
-	SendCalls    uint64 `json:"send_calls"`    // system calls that sent
-	ReceiveCalls uint64 `json:"receive_calls"` // system calls that received
-	SendBlocked  uint64 `json:"send_blocked"`  // times the socket's queue was full
-	SendDropped  uint64 `json:"send_dropped"`  // packets that the kernel refused; they count as lost
-	Strangers    uint64 `json:"strangers"`     // packets received from another address than the homes'
-	CEMarks      uint64 `json:"ce_marks"`      // packets that arrived with a congestion mark
+	Kind         Kind   `json:"kind"`             // udp or af_xdp
+	Reason       string `json:"reason,omitempty"` // why not the other one, if both could have been
+	SendCalls    uint64 `json:"send_calls"`       // system calls that sent
+	ReceiveCalls uint64 `json:"receive_calls"`    // system calls that received
+	Waits        uint64 `json:"waits"`            // times that it slept
+	SendBlocked  uint64 `json:"send_blocked"`     // times the socket's queue was full
+	SendDropped  uint64 `json:"send_dropped"`     // packets that the kernel refused; they count as lost
+	Strangers    uint64 `json:"strangers"`        // packets received from another address than the homes'
+	BadChecksums uint64 `json:"bad_checksums"`    // packets received that were damaged on the way, by AF_XDP; the kernel counts those of UDP
+	CEMarks      uint64 `json:"ce_marks"`         // packets that arrived with a congestion mark
 	GSO          bool   `json:"gso"`
 	GRO          bool   `json:"gro"`
+	// Of AF_XDP: packets that went by the rings and came by them, and whether without a copy in the kernel.
+	RingsSent     uint64 `json:"rings_sent,omitempty"`
+	RingsReceived uint64 `json:"rings_received,omitempty"`
+	ZeroCopy      bool   `json:"zero_copy,omitempty"`
 }
 
-// Conn is a worker's end of the network. Only Wake may be called from another goroutine than the owner's.
-type Conn struct {
-	cfg     Config
-	homes   []home
-	unicast int // file descriptors
-	group   int // -1 in a unicast job
-	event   int
-	send    sender
-	receive receiver
-	polled  [3]unix.PollFd
-	stats   Stats
+// Receiver takes the payload of one packet from a home, which is valid during the call, and whether it had a congestion mark.
+type Receiver interface {
+	Receive(payload []byte, ce bool)
 }
 
-// ectZero is the ECN field of packets that may be marked (RFC 3168).
-const ectZero = 0x02
+// Conn is a worker's end of the network. Only Wake and Rest may be called from another goroutine than the owner's.
+type Conn interface {
+	// Packet is a buffer for a packet of a chunk to its home, nil when Flush must come first. It makes a Conn the output of an engine.
+	Packet(seq uint32, size int) []byte
+	// Flush sends what was written, and reports whether there was no room for all of it: then the rest is kept, and Flush is to be called
+	// again when Wait says that there is room. Until then Packet may still be called, while it finds a buffer. An error is one
+	// that sending again cannot mend.
+	Flush() (blocked bool, err error)
+	// Receive hands over packets that are there, and reports whether there may be more.
+	Receive(to Receiver) (more bool, err error)
+	// Wait blocks until a packet is there, the timeout (nanoseconds; math.MaxInt64 is for ever) is over, Wake was called or, if writable
+	// is set, there may be room for packets again. It may return without a reason.
+	Wait(timeout int64, writable bool) error
+	// Rest is a Wait that changes nothing: another goroutine may use the Conn meanwhile, but only one rest and none close it. It does not look again and again, and a Wake
+	// ends every Rest until the next Wait.
+	Rest(timeout int64) error
+	// Wake ends a Wait, now or the next one. It may be called from any goroutine until Close.
+	Wake() error
+	// SetHomes makes these the homes of the job, one for each shard. What was written for the homes before and not sent yet is dropped, which the
+	// engine takes for lost, and packets of homes that are not among the new ones are strangers'.
+	SetHomes(said []Home) error
+	// Stats is a copy of the counters.
+	Stats() Stats
+	// Close gives everything back to the kernel.
+	Close() error
+}
 
-// Open makes the sockets, in the network namespace of the calling thread. Errors are those of the system calls, with what was tried.
-func Open(cfg Config) (*Conn, error) {
+// Open makes a Conn, in the network namespace of the calling thread. Errors are those of the system calls, with what was tried. Which kind Auto came to, and why, is
+// in the Stats.
+func Open(cfg Config) (Conn, error) {
+	kind, err := ParseKind(string(cfg.Kind))
+	if err != nil {
+		return nil, err
+	}
 	if !cfg.Addr.Is4() || cfg.Group.IsValid() && !(cfg.Group.Is4() && cfg.Group.IsMulticast()) {
 		return nil, fmt.Errorf("addresses %s (own) and %s (group) are not IPv4, and IPv4 multicast or none", cfg.Addr, cfg.Group)
 	}
@@ -69,164 +121,21 @@ func Open(cfg Config) (*Conn, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Conn{cfg: cfg, homes: homes, unicast: -1, group: -1, event: -1}
-	if err := c.open(); err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	c.send.init(c.stats.GSO)
-	c.receive.init()
-	c.polled = [3]unix.PollFd{{Fd: int32(c.event), Events: unix.POLLIN}, {Fd: int32(c.unicast)}, {Fd: int32(c.group), Events: unix.POLLIN}}
-	return c, nil
-}
-
-func (c *Conn) open() (err error) {
-	if c.event, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
-		return fmt.Errorf("create an eventfd: %w", err)
-	}
-	if c.unicast, err = c.socket(c.cfg.Addr, false); err != nil {
-		return err
-	}
-	c.stats.GSO = !c.cfg.NoOffload && c.canSegment()
-	if !c.cfg.Group.IsValid() {
-		return nil
-	}
-	if c.group, err = c.socket(c.cfg.Group, true); err != nil {
-		return err
-	}
-	// The kernel picks the interface that owns the address.
-	membership := &unix.IPMreqn{Multiaddr: c.cfg.Group.As4(), Address: c.cfg.Addr.As4()}
-	if err := unix.SetsockoptIPMreqn(c.group, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, membership); err != nil {
-		return fmt.Errorf("join group %s at the interface of %s: %w", c.cfg.Group, c.cfg.Addr, err)
-	}
-	return nil
-}
-
-// socket makes one bound socket. Several workers of a host may share a group, but never an address.
-func (c *Conn) socket(addr netip.Addr, shared bool) (fd int, err error) {
-	fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_UDP)
+	udp, err := openSockets(cfg, homes)
 	if err != nil {
-		return -1, fmt.Errorf("create a UDP socket: %w", err)
+		return nil, err
 	}
-	type option struct {
-		level, name, value int
-		what               string
+	if kind == UDP {
+		return udp, nil
 	}
-	options := []option{
-		{unix.IPPROTO_IP, unix.IP_TOS, ectZero, "send ECT(0)"},
-		{unix.IPPROTO_IP, unix.IP_RECVTOS, 1, "receive the ECN field"},
-		// The home takes no fragments: a packet that does not fit must be refused here, where it can be said.
-		{unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO, "forbid fragments"},
+	c, err := openRings(udp, kind == Auto)
+	switch {
+	case err == nil:
+		return c, nil
+	case kind == AFXDP:
+		return nil, errors.Join(fmt.Errorf("transport %s: %w", AFXDP, err), udp.Close())
 	}
-	if shared {
-		options = append(options,
-			option{unix.SOL_SOCKET, unix.SO_REUSEADDR, 1, "share the group's port"},
-			option{unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, 0, "receive only the joined group"})
-	}
-	for _, o := range options {
-		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
-			return -1, errors.Join(fmt.Errorf("set up a UDP socket to %s: %w", o.what, err), unix.Close(fd))
-		}
-	}
-	c.enlarge(fd)
-	if !c.cfg.NoOffload {
-		if err := unix.SetsockoptInt(fd, unix.SOL_UDP, unix.UDP_GRO, 1); err != nil {
-			c.cfg.Logger.Warn("no receive offload: the kernel refuses UDP_GRO", "error", err)
-		} else {
-			c.stats.GRO = true
-		}
-	}
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: addr.As4(), Port: int(c.cfg.WorkerPort)}); err != nil {
-		return -1, errors.Join(fmt.Errorf("bind UDP %s: %w", netip.AddrPortFrom(addr, c.cfg.WorkerPort), err), unix.Close(fd))
-	}
-	return fd, nil
-}
-
-// enlarge makes the socket's queues hold two windows of packets, beyond the system's limits if this process may.
-func (c *Conn) enlarge(fd int) {
-	// The kernel charges a packet with its buffers, roughly twice its size and never little, and doubles what it is asked for.
-	const least, most = 4 << 20, 1 << 28
-	packet := 2*(wire.HeaderSize+c.cfg.Elements*wire.ElementSize) + 1024
-	want := min(max(2*c.cfg.Window*packet, least), most)
-	for _, o := range []struct {
-		forced, plain int
-		name, limit   string
-	}{
-		{unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, "receive", "net.core.rmem_max"},
-		{unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, "send", "net.core.wmem_max"},
-	} {
-		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, o.forced, want) == nil {
-			continue
-		}
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, o.plain, want); err != nil {
-			c.cfg.Logger.Warn("cannot enlarge a socket queue", "queue", o.name, "bytes", want, "error", err)
-			continue
-		}
-		if got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, o.plain); err == nil && got < c.cfg.Window*packet {
-			c.cfg.Logger.Warn("a socket queue holds less than a window of packets; raise the limit", "queue", o.name, "bytes", got, "want", want, "sysctl", o.limit)
-		}
-	}
-}
-
-// canSegment asks the kernel whether it knows UDP_SEGMENT; whether the path does is seen at the first send.
-func (c *Conn) canSegment() bool {
-	if _, err := unix.GetsockoptInt(c.unicast, unix.SOL_UDP, unix.UDP_SEGMENT); err != nil {
-		c.cfg.Logger.Warn("no segmentation offload: the kernel does not know UDP_SEGMENT", "error", err)
-		return false
-	}
-	return true
-}
-
-// Wait blocks until a packet is there, the timeout (nanoseconds; math.MaxInt64 is for ever) is over, Wake was called or, if writable
-// is set, the socket takes packets again.
-func (c *Conn) Wait(timeout int64, writable bool) error {
-	c.polled[1].Events = unix.POLLIN
-	if writable {
-		c.polled[1].Events |= unix.POLLOUT
-	}
-	polled := c.polled[:]
-	if c.group < 0 {
-		polled = polled[:2]
-	}
-	var until *unix.Timespec
-	if timeout != math.MaxInt64 {
-		t := unix.NsecToTimespec(max(timeout, 0))
-		until = &t
-	}
-	if _, err := unix.Ppoll(polled, until, nil); err != nil && err != unix.EINTR {
-		return fmt.Errorf("wait for packets: %w", err)
-	}
-	if c.polled[0].Revents&unix.POLLIN != 0 {
-		var b [8]byte
-		if _, err := unix.Read(c.event, b[:]); err != nil && err != unix.EAGAIN {
-			return fmt.Errorf("read the eventfd: %w", err)
-		}
-	}
-	return nil
-}
-
-// Wake ends a Wait, now or the next one. It may be called from any goroutine until Close.
-func (c *Conn) Wake() error {
-	var b [8]byte
-	binary.NativeEndian.PutUint64(b[:], 1)
-	if _, err := unix.Write(c.event, b[:]); err != nil && err != unix.EAGAIN {
-		return fmt.Errorf("write the eventfd: %w", err)
-	}
-	return nil
-}
-
-// Stats is a copy of the counters.
-func (c *Conn) Stats() Stats { return c.stats }
-
-// Close closes the sockets.
-func (c *Conn) Close() error {
-	var errs []error
-	for _, fd := range []*int{&c.unicast, &c.group, &c.event} {
-		if *fd >= 0 {
-			if err := unix.Close(*fd); err != nil {
-				errs = append(errs, fmt.Errorf("close a socket: %w", err))
-			}
-			*fd = -1
-		}
-	}
-	return errors.Join(errs...)
+	udp.stats.Reason = fmt.Sprintf("not %s: %s", AFXDP, err)
+	cfg.Logger.Debug("packets go by UDP sockets", "reason", udp.stats.Reason)
+	return udp, nil
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 
-	"golang.org/x/sys/unix"
-
 	"spillway/wire"
 )
 
@@ -54,9 +52,8 @@ func homesOf(said []Home) ([]home, error) {
 	return homes, nil
 }
 
-// SetHomes makes these the homes of the job, one for each shard. What was written for the homes before and not sent yet is dropped, which the
-// engine takes for lost, and packets of homes that are not among the new ones are strangers'.
-func (c *Conn) SetHomes(said []Home) error {
+// SetHomes is Conn's.
+func (c *sockets) SetHomes(said []Home) error {
 	homes, err := homesOf(said)
 	if err != nil {
 		return err
@@ -66,20 +63,24 @@ func (c *Conn) SetHomes(said []Home) error {
 	return nil
 }
 
-// towards is where chunk seq is sent.
-func (c *Conn) towards(seq uint32) (addr [4]byte, port uint16) {
-	h := &c.homes[0]
-	if len(c.homes) > 1 {
-		h = &c.homes[wire.Shard(seq, len(c.homes))]
+// shard is the place among the homes of that which chunk seq is sent to.
+func (c *sockets) shard(seq uint32) int {
+	if len(c.homes) == 1 {
+		return 0
 	}
+	return wire.Shard(seq, len(c.homes))
+}
+
+// towards is where chunk seq is sent.
+func (c *sockets) towards(seq uint32) (addr [4]byte, port uint16) {
+	h := &c.homes[c.shard(seq)]
 	return h.addr, h.port + wire.ShardPort(seq, len(c.homes), h.ports)
 }
 
 // fromHome reports whether a packet came from one of the homes.
-func (c *Conn) fromHome(from *unix.RawSockaddrInet4) bool {
-	port := getPort(from)
+func (c *sockets) fromHome(addr [4]byte, port uint16) bool {
 	for i := range c.homes {
-		if h := &c.homes[i]; from.Addr == h.addr && port-h.port < h.ports {
+		if h := &c.homes[i]; addr == h.addr && port-h.port < h.ports {
 			return true
 		}
 	}

@@ -40,15 +40,12 @@ func (r *receiver) init() {
 	}
 }
 
-// Receiver takes the payload of one packet from a home, which is valid during the call, and whether it had a congestion mark.
-type Receiver interface {
-	Receive(payload []byte, ce bool)
-}
-
-// Receive hands over the packets that are there, those of one system call for each socket, and reports whether there may be more.
-func (c *Conn) Receive(to Receiver) (more bool, err error) {
-	for _, fd := range [...]int{c.group, c.unicast} {
-		if fd < 0 {
+// Receive is Conn's: it hands over the packets of one system call for each socket, but for those that a Wait just found empty.
+func (c *sockets) Receive(to Receiver) (more bool, err error) {
+	quiet := c.quiet
+	c.quiet = [2]bool{}
+	for i, fd := range [...]int{c.unicast, c.group} {
+		if fd < 0 || quiet[i] {
 			continue
 		}
 		n, err := c.receiveBatch(fd, to)
@@ -60,7 +57,7 @@ func (c *Conn) Receive(to Receiver) (more bool, err error) {
 	return more, nil
 }
 
-func (c *Conn) receiveBatch(fd int, to Receiver) (n int, err error) {
+func (c *sockets) receiveBatch(fd int, to Receiver) (n int, err error) {
 	r := &c.receive
 	for i := range r.headers {
 		h := &r.headers[i].header
@@ -83,7 +80,7 @@ func (c *Conn) receiveBatch(fd int, to Receiver) (n int, err error) {
 }
 
 // deliver cuts one message into its packets.
-func (c *Conn) deliver(i int, to Receiver) {
+func (c *sockets) deliver(i int, to Receiver) {
 	r := &c.receive
 	size := int(r.headers[i].length)
 	ecn, segment := r.ancillary(i)
@@ -94,7 +91,7 @@ func (c *Conn) deliver(i int, to Receiver) {
 	if segment > 0 {
 		packets = uint64((size + segment - 1) / segment)
 	}
-	if !c.fromHome(&r.addresses[i]) || r.headers[i].header.Flags&unix.MSG_TRUNC != 0 {
+	if !c.fromHome(r.addresses[i].Addr, getPort(&r.addresses[i])) || r.headers[i].header.Flags&unix.MSG_TRUNC != 0 {
 		c.stats.Strangers += packets
 		return
 	}

@@ -58,8 +58,8 @@ func (s *sender) init(segment bool) {
 	}
 }
 
-// Packet is a buffer for a packet of a chunk to its home, nil when Flush must come first. It makes a Conn the output of an engine.
-func (c *Conn) Packet(seq uint32, size int) []byte {
+// Packet is Conn's.
+func (c *sockets) Packet(seq uint32, size int) []byte {
 	s := &c.send
 	if s.used+size > len(s.buffer) {
 		return nil
@@ -86,10 +86,8 @@ func (m *message) takes(addr [4]byte, port uint16, size int) bool {
 	return m.port == port && m.addr == addr && size <= m.segment && m.size == m.packets*m.segment && m.packets < maxSegments && m.size+size <= maxDatagram
 }
 
-// Flush sends what was written, and reports whether the socket's queue is full: then the rest is kept, and Flush is to be called
-// again when Wait says that the socket is writable. Until then Packet may still be called, while there is room. An error is one
-// that sending again cannot mend.
-func (c *Conn) Flush() (blocked bool, err error) {
+// Flush is Conn's.
+func (c *sockets) Flush() (blocked bool, err error) {
 	s := &c.send
 	for s.sent < len(s.messages) {
 		n, err := mmsg(unix.SYS_SENDMMSG, c.unicast, s.prepare())
@@ -140,7 +138,7 @@ func (s *sender) prepare() []mmsghdr {
 }
 
 // refused handles an error of the first unsent message.
-func (c *Conn) refused(err error) error {
+func (c *sockets) refused(err error) error {
 	s := &c.send
 	m := s.messages[s.sent]
 	switch {

@@ -246,9 +246,7 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 	const struct below *below = NULL;
 
 	if (type != WIRE_DATA && type != WIRE_PROBE) {
-#ifndef ROOTS_ONLY
 		below = node_below(f);
-#endif
 		if (type != WIRE_RESULT && (!below || (type != WIRE_SOLICIT && type != WIRE_PENDING)))
 			return drop_jobless(COUNT_BAD_TYPE);
 	}
@@ -278,7 +276,7 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 
 	__u64 bitmap = wire_bitmap(wire_of(f));
 	const struct member *member;
-	__u32 above __attribute__((unused)); /* TERM_ABOVE or 0; the verifier knows it in neither case */
+	__u32 above; /* TERM_ABOVE or 0; the verifier knows it in neither case */
 
 	if (below) {
 		__u32 refused = check_above(ctx, id);
@@ -332,11 +330,8 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 	/* No call: the kernel puts a load of its tick count in its place. */
 	__u64 now = bpf_jiffies64();
 
-	__u32 terms = 0;
+	__u32 terms = job->inner | above;
 
-#ifndef ROOTS_ONLY
-	terms = job->inner | above;
-#endif
 	if (!(terms & TERM_ABOVE)) {
 		c->member[index].packets++;
 		c->member[index].last = now;

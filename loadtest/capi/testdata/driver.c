@@ -137,6 +137,12 @@ static void errors(void) {
 	FAILS(spillway_join(&o, &none), SPILLWAY_INVALID, "options.rank");
 	o = options, o.timeout = -1;
 	FAILS(spillway_join(&o, &none), SPILLWAY_INVALID, "options.timeout");
+	o = options, o.transport = "pigeon";
+	FAILS(spillway_join(&o, &none), SPILLWAY_INVALID, "options.transport \"pigeon\"");
+	o = options, o.busy_poll = 0.2;
+	FAILS(spillway_join(&o, &none), SPILLWAY_INVALID, "options.busy_poll");
+	o = options, o.size = offsetof(spillway_options, transport), o.transport = "pigeon", o.job = "another"; /* as from before these fields */
+	FAILS(spillway_join(&o, &none), SPILLWAY_REFUSED, "another");
 	o = options, o.key = NULL;
 	FAILS(spillway_join(&o, &none), SPILLWAY_INVALID, "together");
 	o = options, o.ca = "/nowhere/ca.pem";

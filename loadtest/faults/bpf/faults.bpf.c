@@ -20,12 +20,14 @@ volatile const __u32 loss_threshold;
 volatile const __u32 duplicate_threshold;
 volatile const __u32 reorder_threshold;
 volatile const __u32 ecn_threshold;
+/* TCP meets the dice too. */
+volatile const bool with_tcp;
 
 /* From the port's worker to the switch, and back: tc ingress and egress. */
 enum side { SIDE_UPLINK, SIDE_DOWNLINK, SIDE_COUNT };
 
 enum event {
-	EVENT_PACKETS, /* UDP packets that met the dice */
+	EVENT_PACKETS, /* that met the dice */
 	EVENT_DROPPED,
 	EVENT_DUPLICATED,
 	EVENT_REORDERED, /* sent on the detour */
@@ -76,7 +78,7 @@ static __always_inline bool happens(__u32 threshold)
 	return threshold && bpf_get_prandom_u32() < threshold;
 }
 
-static __always_inline bool is_udp(struct __sk_buff *skb)
+static __always_inline bool plays(struct __sk_buff *skb)
 {
 	__u8 protocol;
 
@@ -84,7 +86,7 @@ static __always_inline bool is_udp(struct __sk_buff *skb)
 		return false;
 	if (bpf_skb_load_bytes(skb, ETH_HLEN + offsetof(struct iphdr, protocol), &protocol, 1))
 		return false;
-	return protocol == IPPROTO_UDP;
+	return protocol == IPPROTO_UDP || (with_tcp && protocol == IPPROTO_TCP);
 }
 
 /* Sends the packet on its port's detour, behind a filler of the same size that
@@ -118,7 +120,7 @@ static __always_inline int decide(struct __sk_buff *skb, enum side side)
 		skb->mark = 0;
 		return TC_ACT_OK;
 	}
-	if (!is_udp(skb))
+	if (!plays(skb))
 		return TC_ACT_OK;
 	count(side, EVENT_PACKETS);
 	if (happens(loss_threshold)) {

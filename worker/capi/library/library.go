@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -57,6 +58,21 @@ func Compiler(architecture string) (string, error) {
 		return "", fmt.Errorf("%w for %s: install %s (%w)", ErrNoCompiler, architecture, "gcc-"+strings.ReplaceAll(strings.TrimSuffix(name, "-gcc"), "_", "-"), err)
 	}
 	return path, nil
+}
+
+// emulators run programs of another architecture, with its C library from Debian's cross compiler.
+var emulators = map[string][]string{
+	"amd64": {"qemu-x86_64", "-L", "/usr/x86_64-linux-gnu"},
+	"arm64": {"qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"},
+}
+
+// Emulator is what a command begins with that runs a program of an architecture on this machine: nothing for its own, else qemu's
+// user emulation (Debian: qemu-user). The tests use it.
+func Emulator(architecture string) []string {
+	if architecture == runtime.GOARCH {
+		return nil
+	}
+	return slices.Clone(emulators[architecture])
 }
 
 // Build compiles the library into a directory, and returns its path. The same sources, version and compilers give the same bytes.

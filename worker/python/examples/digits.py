@@ -81,7 +81,8 @@ def train(options):
         for batch in torch.randperm(len(labels), generator=order).split(options.batch):
             if len(batch) < options.batch:
                 break  # the average over ranks is the batch's only if all have as many rows
-            mine = batch[rank::size]
+            first = (rank + options.order) % size
+            mine = batch[first::size]
             loss = cross_entropy(model(pictures[mine]), labels[mine])
             optimizer.zero_grad()
             loss.backward()
@@ -119,5 +120,6 @@ if __name__ == "__main__":
     parser.add_argument("--rate", type=float, default=0.05, help="learning rate")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--bucket-mb", type=float, default=0.25, help="size of DistributedDataParallel's buckets; small, for this model would fit into one")
+    parser.add_argument("--order", type=int, default=0, help="deals the rows by so many ranks further: the same sums, in another order")
     parser.add_argument("--json", action="store_true", help="every rank prints a line of JSON an epoch")
     train(parser.parse_args())

@@ -38,6 +38,8 @@ class Options(ctypes.Structure):
         ("key", c_char_p),
         ("timeout", c_double),
         ("patience", c_double),
+        ("transport", c_char_p),
+        ("busy_poll", c_double),
     ]
 
 

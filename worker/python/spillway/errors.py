@@ -134,6 +134,12 @@ class InternalError(SpillwayError):
     status = 15
 
 
+class DeadRanksError(SpillwayError):
+    """The appliance says that ranks are dead: their calls to it broke, and were not made again. ranks names them, and the text says who each of them was."""
+
+    status = 16
+
+
 KINDS: Dict[int, Type[SpillwayError]] = {kind.status: kind for kind in SpillwayError.__subclasses__() if kind.status}
 
 

@@ -161,6 +161,8 @@ def join(
     key: Optional[PathLike] = None,
     timeout: Optional[float] = None,
     patience: Optional[float] = None,
+    transport: Optional[str] = None,
+    busy_poll: Optional[float] = None,
 ) -> Worker:
     """Joins a job as one rank, and waits until all of its ranks have.
 
@@ -169,6 +171,10 @@ def join(
     certificate, this worker's certificate and its key; all three, or none for a connection without TLS. address is the IPv4 address to send from, which
     is else that of the connection to the appliance. timeout is how many seconds to wait for the other ranks, without end if None; patience
     how long to go on trying while the appliance cannot be reached, 10 seconds if None.
+
+    transport is how packets are moved: "auto", "udp" or "af_xdp"; if None, what SPILLWAY_TRANSPORT in the environment says, else "auto". busy_poll is for how many
+    seconds, at most 0.1, to look again and again for packets before sleeping, which makes small collectives faster and costs a core; if None, what SPILLWAY_BUSY_POLL
+    says (like "50us"), else not at all.
     """
     options = _library.Options(
         size=ctypes.sizeof(_library.Options),
@@ -181,6 +187,8 @@ def join(
         key=_text("key", key),
         timeout=_seconds("timeout", timeout),
         patience=_seconds("patience", patience),
+        transport=_text("transport", transport),
+        busy_poll=_seconds("busy_poll", busy_poll),
     )
     attempt = _Join(options)
     try:

@@ -98,6 +98,10 @@ class NoServer(unittest.TestCase):
             spillway.join("127.0.0.1:1", "train", -1)
         with self.assertRaisesRegex(spillway.InvalidError, "timeout is 0"):
             spillway.join("127.0.0.1:1", "train", 0, timeout=0)
+        with self.assertRaisesRegex(spillway.InvalidError, 'transport "pigeon"'):
+            spillway.join("127.0.0.1:1", "train", 0, transport="pigeon")
+        with self.assertRaisesRegex(spillway.InvalidError, "busy_poll is 0.2"):
+            spillway.join("127.0.0.1:1", "train", 0, busy_poll=0.2)
         with self.assertRaises(spillway.SpillwayError):
             spillway.join("127.0.0.1:1", "train", 0, ca="/nowhere/ca.crt", cert="/nowhere/a.crt", key="/nowhere/a.key", patience=0.5)
 

@@ -283,7 +283,11 @@ type JobSpec struct {
 	// How long after its call broke a worker counts as dead: the collectives of the others then fail, and name it; with a quorum only when
 	// fewer than that are left. 0: never for this reason, only by silence. Left out: what the configuration says, and else 10 s for an elastic
 	// job, 0 for another.
-	LostAfter     *durationpb.Duration `protobuf:"bytes,18,opt,name=lost_after,json=lostAfter,proto3" json:"lost_after,omitempty"`
+	LostAfter *durationpb.Duration `protobuf:"bytes,18,opt,name=lost_after,json=lostAfter,proto3" json:"lost_after,omitempty"`
+	// What an element of a sum or an average of float32, float16 or bfloat16 takes of a packet: 16 bits are half the traffic, and a coarser sum, off by at most
+	// n * 2^(e-k-1), where 2^e is above the largest element of a chunk and k = 15 - ceil(log2 n) for n workers; 32 bits have k = 31 - ceil(log2 n). All else has
+	// 32 bits in any job. 0: 32.
+	WireBits      uint32 `protobuf:"varint,25,opt,name=wire_bits,json=wireBits,proto3" json:"wire_bits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -442,6 +446,13 @@ func (x *JobSpec) GetLostAfter() *durationpb.Duration {
 		return x.LostAfter
 	}
 	return nil
+}
+
+func (x *JobSpec) GetWireBits() uint32 {
+	if x != nil {
+		return x.WireBits
+	}
+	return 0
 }
 
 // Quorum is a policy about stragglers: the sum of a chunk that has waited for after and has contributions of so many workers is released
@@ -684,7 +695,7 @@ type Job struct {
 	Spec *JobSpec `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
 	// The number that its packets carry.
 	Id uint32 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
-	// Counts the times that all ranks joined, from 1; 0: never yet. Packets carry it modulo 256.
+	// Counts the times that all ranks joined, from 1, and those that a generation went on as a new one; 0: never yet. Packets carry it modulo 256.
 	Generation uint32   `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
 	State      JobState `protobuf:"varint,4,opt,name=state,proto3,enum=spillway.v1.JobState" json:"state,omitempty"`
 	// Of the running generation.
@@ -1417,7 +1428,7 @@ var File_spillway_v1_job_proto protoreflect.FileDescriptor
 
 const file_spillway_v1_job_proto_rawDesc = "" +
 	"\n" +
-	"\x15spillway/v1/job.proto\x12\vspillway.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc7\x05\n" +
+	"\x15spillway/v1/job.proto\x12\vspillway.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe4\x05\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aworkers\x18\x02 \x01(\rR\aworkers\x12\x1a\n" +
@@ -1440,7 +1451,8 @@ const file_spillway_v1_job_proto_rawDesc = "" +
 	"minWorkers\x121\n" +
 	"\x06settle\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\x06settle\x128\n" +
 	"\n" +
-	"lost_after\x18\x12 \x01(\v2\x19.google.protobuf.DurationR\tlostAfter\"l\n" +
+	"lost_after\x18\x12 \x01(\v2\x19.google.protobuf.DurationR\tlostAfter\x12\x1b\n" +
+	"\twire_bits\x18\x19 \x01(\rR\bwireBits\"l\n" +
 	"\x06Quorum\x12\x18\n" +
 	"\aworkers\x18\x01 \x01(\rR\aworkers\x12/\n" +
 	"\x05after\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05after\x12\x17\n" +

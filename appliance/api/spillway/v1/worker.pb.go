@@ -442,7 +442,9 @@ type Parameters struct {
 	// Elastic jobs: the worker may call Join again for a smaller or larger generation.
 	Elastic bool `protobuf:"varint,19,opt,name=elastic,proto3" json:"elastic,omitempty"`
 	// What the worker is at its home, where that is a node of a tree; left out: its bit is its rank.
-	Tree          *TreePlace `protobuf:"bytes,21,opt,name=tree,proto3" json:"tree,omitempty"`
+	Tree *TreePlace `protobuf:"bytes,21,opt,name=tree,proto3" json:"tree,omitempty"`
+	// As in the job's specification; 0: 32.
+	WireBits      uint32 `protobuf:"varint,25,opt,name=wire_bits,json=wireBits,proto3" json:"wire_bits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -615,6 +617,13 @@ func (x *Parameters) GetTree() *TreePlace {
 		return x.Tree
 	}
 	return nil
+}
+
+func (x *Parameters) GetWireBits() uint32 {
+	if x != nil {
+		return x.WireBits
+	}
+	return 0
 }
 
 // TreePlace is a worker's place among the children of its home, in a job of several racks.
@@ -993,7 +1002,7 @@ const file_spillway_v1_worker_proto_rawDesc = "" +
 	"\amissing\x18\x01 \x03(\rR\amissing\x12\x18\n" +
 	"\aworkers\x18\x02 \x01(\rR\aworkers\x120\n" +
 	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x12\n" +
-	"\x04step\x18\x04 \x01(\tR\x04step\"\xa4\x05\n" +
+	"\x04step\x18\x04 \x01(\tR\x04step\"\xc1\x05\n" +
 	"\n" +
 	"Parameters\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\rR\x05jobId\x12\x1e\n" +
@@ -1019,7 +1028,8 @@ const file_spillway_v1_worker_proto_rawDesc = "" +
 	"\aresumes\x18\x11 \x01(\rR\aresumes\x12+\n" +
 	"\x06quorum\x18\x12 \x01(\v2\x13.spillway.v1.QuorumR\x06quorum\x12\x18\n" +
 	"\aelastic\x18\x13 \x01(\bR\aelastic\x12*\n" +
-	"\x04tree\x18\x15 \x01(\v2\x16.spillway.v1.TreePlaceR\x04tree\"`\n" +
+	"\x04tree\x18\x15 \x01(\v2\x16.spillway.v1.TreePlaceR\x04tree\x12\x1b\n" +
+	"\twire_bits\x18\x19 \x01(\rR\bwireBits\"`\n" +
 	"\tTreePlace\x12\x10\n" +
 	"\x03bit\x18\x01 \x01(\rR\x03bit\x12\x14\n" +
 	"\x05ranks\x18\x02 \x03(\rR\x05ranks\x12+\n" +

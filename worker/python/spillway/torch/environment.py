@@ -11,9 +11,10 @@ from ..errors import InvalidError
 from ..worker import Worker, join
 
 VARIABLES = (
-    "SPILLWAY_ADDR (of the appliance, host:port; of several, with commas) and SPILLWAY_JOB (the job's name) must be there, and with TLS SPILLWAY_CA, SPILLWAY_CERT and SPILLWAY_KEY (PEM "
-    "files); SPILLWAY_ADDRESS (to send from) and SPILLWAY_TIMEOUT (seconds to wait for the other ranks) may. RANK and WORLD_SIZE are torchrun's, as are "
-    "MASTER_ADDR and MASTER_PORT, which torch.distributed needs"
+    "SPILLWAY_ADDR (of the appliance, host:port; of several, with commas) and SPILLWAY_JOB (the job's name) must be there, and with TLS SPILLWAY_CA, "
+    "SPILLWAY_CERT and SPILLWAY_KEY (PEM files); SPILLWAY_ADDRESS (to send from), SPILLWAY_TIMEOUT (seconds to wait for the other ranks), "
+    "SPILLWAY_TRANSPORT (auto, udp or af_xdp) and SPILLWAY_BUSY_POLL (like 50us) may. RANK and "
+    "WORLD_SIZE are torchrun's, as are MASTER_ADDR and MASTER_PORT, which torch.distributed needs"
 )
 
 
