@@ -9,7 +9,7 @@ import (
 	"time"
 
 	v1 "spillway/appliance/api/spillway/v1"
-	"spillway/worker/engine"
+	"spillway/wire"
 )
 
 // Waiting is how a Join stands that has no parameters yet.
@@ -53,7 +53,7 @@ func describeRanks(ranks []int) string {
 func ranksOf(numbers []uint32) []int {
 	var ranks []int
 	for _, n := range numbers {
-		if n < engine.MaxTreeWorkers {
+		if n < wire.MaxChildren {
 			ranks = append(ranks, int(n))
 		}
 	}
@@ -63,7 +63,7 @@ func ranksOf(numbers []uint32) []int {
 
 // waitingOf is what the appliance said, since the given time if it does not say since when.
 func waitingOf(said *v1.Waiting, since time.Time) Waiting {
-	w := Waiting{Missing: ranksOf(said.GetMissing()), Workers: int(min(said.GetWorkers(), engine.MaxTreeWorkers)), Since: since, Step: said.GetStep()}
+	w := Waiting{Missing: ranksOf(said.GetMissing()), Workers: int(min(said.GetWorkers(), wire.MaxChildren)), Since: since, Step: said.GetStep()}
 	if said.GetSince().IsValid() {
 		w.Since = said.GetSince().AsTime().Local()
 	}
