@@ -301,6 +301,9 @@ func (w *wood) move(now int64) error {
 	w.job.Generation++
 	w.job.Cookie = dice.Uint32()
 	w.direct = true
+	if s, ok := w.fabric.Switch.(*rackSwitch); ok {
+		s.group = netip.Addr{} // its members are no longer those that the ToR was told
+	}
 	generation := w.job.Generation
 	soon := func() int64 { return now + dice.Int64N(w.Spread+1) }
 	for n, home := range w.nodes {

@@ -23,7 +23,7 @@ func DrawTree(seed uint64) *Tree {
 	j.drawShape(r)
 	j.Workers = 1 + r.IntN(10)
 	if r.IntN(10) == 0 {
-		j.Workers = 11 + r.IntN(60)
+		j.Workers = 11 + r.IntN(46)
 	}
 	if r.IntN(3) == 0 {
 		j.FirstSeq = -uint32(r.IntN(40)) // the wrap is near
