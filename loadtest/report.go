@@ -52,8 +52,11 @@ type Report struct {
 	// Counters are the aggregator's of all jobs and the whole run, Unassigned those of packets of no job.
 	Counters   map[string]uint64 `json:"counters"`
 	Unassigned map[string]uint64 `json:"unassigned_counters"`
-	Workers    []worker.Stats    `json:"workers"`
-	Faults     faults.Counters   `json:"faults"`
+	// RackCounters and RootCounters are those of several racks' aggregators, added up, and of the root's.
+	RackCounters map[string]uint64 `json:"rack_counters,omitempty"`
+	RootCounters map[string]uint64 `json:"root_counters,omitempty"`
+	Workers      []worker.Stats    `json:"workers"`
+	Faults       faults.Counters   `json:"faults"`
 	// Drops are of the rack's own queues, beside the injected faults.
 	Drops   rack.Drops `json:"drops"`
 	XDPMode string     `json:"xdp_mode"`
@@ -63,6 +66,7 @@ type Report struct {
 // ReportConfig is what was asked for.
 type ReportConfig struct {
 	Workers     int     `json:"workers"`
+	Racks       int     `json:"racks"` // with so many workers each
 	SizeBytes   int64   `json:"size_bytes"`
 	Type        string  `json:"dtype"`
 	Elements    int     `json:"elements"`
@@ -94,6 +98,7 @@ func newReport(o *runOptions, r *rack.Rack) *Report {
 	return &Report{
 		Config: ReportConfig{
 			Workers:      o.workers,
+			Racks:        o.racks,
 			SizeBytes:    int64(first.size),
 			Type:         o.dtype,
 			Elements:     o.elements,
@@ -160,6 +165,9 @@ func (r *Report) setCounters(ctx context.Context, from *rack.Rack, sessions []*s
 		}
 		for name, n := range counters {
 			r.Counters[name] += n
+		}
+		if err := r.addTree(from, s.task.job().Name); err != nil {
+			return err
 		}
 	}
 	if r.Unassigned, err = from.Unassigned(ctx); err != nil {
