@@ -45,6 +45,7 @@ var requests = map[string]proto.Message{
 	"/spillway.v1.ClusterService/ListNodes":   &v1.ListNodesRequest{},
 	"/spillway.v1.ClusterService/DrainNode":   &v1.DrainNodeRequest{Name: "nobody"},
 	"/spillway.v1.ClusterService/UndrainNode": &v1.UndrainNodeRequest{Name: "nobody"},
+	"/spillway.v1.ClusterService/ForgetNode":  &v1.ForgetNodeRequest{Name: "nobody"},
 
 	"/spillway.v1.PeerService/Greet":         &v1.GreetRequest{},
 	"/spillway.v1.PeerService/Beat":          &v1.BeatRequest{Term: term},
