@@ -66,7 +66,7 @@ func TestRequestTooLarge(t *testing.T) {
 }
 
 func TestRequestThatIsNone(t *testing.T) {
-	r := start(t, nil)
+	r := clustered(t)
 	socket, peers := r.overSocket(t), dial(t, r.PeersAddr(), r.issue(t, appliance("agg1")))
 	for method, request := range requests {
 		if request.ProtoReflect().Descriptor().Fields().Len() == 0 && !strings.Contains(method, "List") {
