@@ -91,7 +91,7 @@ var table = map[string]rule{
 	v1.PeerService_ListInstalled_FullMethodName: {who: peers},
 	v1.PeerService_FindPath_FullMethodName:      {who: peers},
 	v1.PeerService_ReadJob_FullMethodName:       {who: peers},
-	v1.PeerService_ReadNode_FullMethodName:      {who: peers},
+	v1.PeerService_ReadUnknown_FullMethodName:   {who: peers},
 
 	// Workers may ask whether the appliance serves before they join, or again after they lost it.
 	health.Health_Check_FullMethodName: {who: identified, health: true, request: valid(validHealth)},
