@@ -63,6 +63,7 @@ type Report struct {
 // ReportConfig is what was asked for.
 type ReportConfig struct {
 	Workers     int     `json:"workers"`
+	Appliances  int     `json:"appliances"`
 	SizeBytes   int64   `json:"size_bytes"`
 	Type        string  `json:"dtype"`
 	Elements    int     `json:"elements"`
@@ -94,6 +95,7 @@ func newReport(o *runOptions, r *rack.Rack) *Report {
 	return &Report{
 		Config: ReportConfig{
 			Workers:      o.workers,
+			Appliances:   o.appliances,
 			SizeBytes:    int64(first.size),
 			Type:         o.dtype,
 			Elements:     o.elements,
@@ -212,6 +214,7 @@ func (r *Report) writeTable(w io.Writer) error {
 		row("correct", "NO: %d wrong results", len(r.Wrong))
 	}
 	r.writeJobs(row)
+	row("appliances", "%d", r.Config.Appliances)
 	row("aggregator", "%s", counted(r.Counters))
 	row("packets of no job", "%s", counted(r.Unassigned))
 	if r.Config.Faults.Any() {
