@@ -47,6 +47,9 @@ func TestBenchmarkPlan(t *testing.T) {
 	straggler, err := json.Marshal(map[string]any{"wrong_sums": 0, "figures": figures, "tor_slots_held": map[string]any{
 		"wait": []chaos.HeldSlots{{AtMS: 1, Slots: 0}, {AtMS: 6, Slots: 16}}, "quorum": []chaos.HeldSlots{{AtMS: 1, Slots: 2}, {AtMS: 6, Slots: 0}},
 	}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var liveResults []xdp.LiveResult
 	for _, n := range []int{4, 8} {
 		for _, scenario := range []string{"one core", "two cores, a job each", "two cores, one job, every other chunk", "two cores, the same chunks"} {
