@@ -67,6 +67,7 @@ type Report struct {
 type ReportConfig struct {
 	Workers     int     `json:"workers"`
 	Racks       int     `json:"racks"` // with so many workers each
+	Appliances  int     `json:"appliances"`
 	SizeBytes   int64   `json:"size_bytes"`
 	Type        string  `json:"dtype"`
 	Elements    int     `json:"elements"`
@@ -99,6 +100,7 @@ func newReport(o *runOptions, r *rack.Rack) *Report {
 		Config: ReportConfig{
 			Workers:      o.workers,
 			Racks:        o.racks,
+			Appliances:   o.appliances,
 			SizeBytes:    int64(first.size),
 			Type:         o.dtype,
 			Elements:     o.elements,
@@ -220,6 +222,7 @@ func (r *Report) writeTable(w io.Writer) error {
 		row("correct", "NO: %d wrong results", len(r.Wrong))
 	}
 	r.writeJobs(row)
+	row("appliances", "%d", r.Config.Appliances)
 	row("aggregator", "%s", counted(r.Counters))
 	row("packets of no job", "%s", counted(r.Unassigned))
 	if r.Config.Faults.Any() {

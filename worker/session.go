@@ -187,8 +187,7 @@ func (s *session) keep(w *Worker) {
 		_ = w.post(request{resume: &params}) // an error means that it has stopped
 	}
 	var pause pause
-	var lost time.Time         // since when there is no call
-	said := refusal.Reason("") // of the last refusal while there is no call
+	var lost time.Time // since when there is no call
 	for {
 		heard := s.heard
 		err := s.listen(w, &lost)
@@ -208,15 +207,14 @@ func (s *session) keep(w *Worker) {
 		}
 		first := lost.IsZero()
 		if first {
-			lost, said = time.Now(), ""
+			lost = time.Now()
 		}
-		// What an appliance that is there says is worth saying each time that it changes; what a connection says is not.
-		if first || refused != nil && refused.Reason != said {
-			s.log.Warn("no call to the appliance: collectives go on, and it is made again", "appliance", s.at, "error", plain(err))
+		// Once for the time without a call: the others are more of the same, and in an election there are many.
+		level := slog.LevelDebug
+		if first {
+			level = slog.LevelWarn
 		}
-		if refused != nil {
-			said = refused.Reason
-		}
+		s.log.Log(s.ctx, level, "no call to the appliance: collectives go on, and it is made again", "appliance", s.at, "error", plain(err))
 		s.stream = nil
 		if s.appliances.next(s.at, err) {
 			pause.wait(s.ctx)

@@ -1,11 +1,9 @@
 package daemon
 
 import (
-	"context"
 	"fmt"
 	"net"
 
-	v1 "spillway/appliance/api/spillway/v1"
 	"spillway/appliance/cluster"
 	"spillway/appliance/cluster/etcd"
 	"spillway/appliance/cluster/peer"
@@ -52,7 +50,7 @@ func (d *daemon) peers() *server.Peers {
 		Listen: k.Listen, TLS: server.TLS{Certificate: k.TLS.Certificate, Key: k.TLS.Key, Authorities: k.TLS.CA},
 		Service: peer.NewService(peer.Config{
 			Name: d.config.NodeName(), Version: d.options.Version, Terms: d.terms, Aggregator: jobs.Local(d.plane), Plane: d.plane, Paths: &paths{d.interfaces},
-			Health: d.interfaces.health, Node: func(ctx context.Context) (*v1.GetNodeResponse, error) { return d.local.Node(ctx) },
+			Health: d.interfaces.health,
 		}),
 	}
 }

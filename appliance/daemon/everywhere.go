@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	v1 "spillway/appliance/api/spillway/v1"
 	"spillway/appliance/cluster/peer"
@@ -13,8 +16,8 @@ import (
 	"spillway/xdp"
 )
 
-// everywhere is the data plane of a cluster as its leader reads it: what each appliance that a job is homed at has of it, put together. What is not of a job is
-// this host's. An appliance that does not answer is left out: its job is moving.
+// everywhere is the data plane of a cluster as its leader reads it: what each appliance that a job is homed at has of it, put together. The counters of packets of
+// no job are this host's, and with unknown those of all. An appliance that does not answer is left out: its job is moving.
 type everywhere struct {
 	*xdp.Aggregator
 	clients
@@ -143,4 +146,32 @@ func (e *everywhere) Counters(job uint16) (map[string]uint64, error) {
 		}
 	}
 	return sum, nil
+}
+
+// unknown are the sums of the counters of packets of no job at all appliances that answer.
+func (e *everywhere) unknown(ctx context.Context) (map[string]uint64, error) {
+	sum, err := e.UnknownJobCounters()
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex // guards sum
+	asked, ctx := errgroup.WithContext(ctx)
+	for _, client := range e.others() {
+		asked.Go(func() error {
+			of, err := client.UnknownJobCounters(ctx)
+			if errors.Is(err, jobs.ErrNodeAway) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for name, n := range of {
+				sum[name] += n
+			}
+			return nil
+		})
+	}
+	return sum, asked.Wait()
 }

@@ -53,6 +53,9 @@ func (d *daemon) newReign(storage jobs.Storage, nodes []jobs.Node, alone bool, t
 	}
 	seen := d.observing
 	seen.Plane, seen.Jobs = plane, r.jobs
+	if all, of := plane.(*everywhere); of {
+		seen.Unknown = all.unknown
+	}
 	if r.fabric != nil {
 		seen.Switch = r.fabric
 	}
@@ -215,4 +218,16 @@ func (c *clients) get(name string) (client *peer.Client, there bool) {
 	defer c.mu.Unlock()
 	client, there = c.of[name]
 	return client, there
+}
+
+// others are the clients of the appliances that are there, but for this one.
+func (c *clients) others() (all []*peer.Client) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, client := range c.of {
+		if client != nil {
+			all = append(all, client)
+		}
+	}
+	return all
 }

@@ -193,6 +193,18 @@ func (s *seat) UndrainNode(_ context.Context, name string) (*v1.UndrainNodeRespo
 	return &v1.UndrainNodeResponse{Node: s.node(r, name)}, nil
 }
 
+// ForgetNode strikes out an appliance that is gone for good.
+func (s *seat) ForgetNode(_ context.Context, name string) (*v1.ForgetNodeResponse, error) {
+	r, err := s.taken()
+	if err != nil {
+		return nil, err
+	}
+	if err := r.jobs.ForgetNode(name); err != nil {
+		return nil, err
+	}
+	return &v1.ForgetNodeResponse{}, nil
+}
+
 // nodes are the appliances as jobs see them, with what the cluster knows besides.
 func (s *seat) nodes(r *reign) []*v1.ClusterNode {
 	all := r.jobs.Nodes()

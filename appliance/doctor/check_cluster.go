@@ -58,7 +58,7 @@ func (d *diagnosis) cluster() {
 		switch n.GetState() {
 		case v1.NodeState_NODE_STATE_LOST:
 			d.warn(check, "", fmt.Sprintf("appliance %s is lost%s", n.GetName(), because(n.GetReason())),
-				"see whether its host is up, spillwayd runs on it ('systemctl status spillwayd') and it is reached from here at cluster.listen; its jobs have moved if there was room")
+				"see whether its host is up, spillwayd runs on it ('systemctl status spillwayd') and it is reached from here at cluster.listen; its jobs have moved if there was room; 'spillctl forget "+n.GetName()+"' when it is gone for good")
 		case v1.NodeState_NODE_STATE_DRAINED, v1.NodeState_NODE_STATE_DRAINING:
 			d.fine(check, "", "appliance %s is drained: 'spillctl undrain %s' lets it be used again", n.GetName(), n.GetName())
 		}

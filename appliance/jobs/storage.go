@@ -15,5 +15,7 @@ type Storage interface {
 	// PutDrained writes down which nodes an operator wants nothing homed at.
 	PutDrained(nodes []string) error
 	Drained() ([]string, error)
+	// ForgetNode strikes out what is written of an appliance itself; false: nothing was. The error wraps ErrNodeThere when the appliance is there.
+	ForgetNode(name string) (bool, error)
 	Close() error
 }

@@ -58,7 +58,7 @@ func newSet() *set {
 	s.spilled = add("spilled_contributions_total", counter, "Contributions that the ToR passed on to their home unsummed.", "job")
 	s.preempted = add("preempted_sums_total", counter, "Partial sums of the job that a more urgent chunk put out of the ToR.", "job")
 	s.evicted = add("resend_evicted_sums_total", counter, "Partial sums that a repeated contribution took along from the ToR to their home.", "job")
-	s.dropped = add("dropped_packets_total", counter, "Packets that the level dropped, by reason; of no job where job is empty.", "job", "level", "reason")
+	s.dropped = add("dropped_packets_total", counter, "Packets that the level dropped, by reason; of no job, at this host, where job is empty.", "job", "level", "reason")
 	s.events = add("packet_events_total", counter, "What the level did with packets that it did not drop, by its own counters' names.", "job", "level", "event")
 
 	s.slots = add("slots", gauge, "Slots of the aggregator, by the elements that a slot of the class has room for.", "elements")

@@ -5,8 +5,11 @@ import (
 	"context"
 	"slices"
 
+	"google.golang.org/grpc/codes"
+
 	v1 "spillway/appliance/api/spillway/v1"
 	"spillway/appliance/fabric"
+	"spillway/appliance/refusal"
 	"spillway/p4/pipeline"
 )
 
@@ -16,7 +19,7 @@ const (
 	LevelAggregator = "aggregator"
 )
 
-// Counters returns every counter, of a job or, for no name, of each and of the packets of none.
+// Counters returns every counter, of a job or, for no name, of each and of the packets of none; of a cluster these are those at all its appliances.
 func (o *Observer) Counters(ctx context.Context, name string) (*v1.ListCountersResponse, error) {
 	jobs, err := o.jobs(name)
 	if err != nil {
@@ -26,7 +29,21 @@ func (o *Observer) Counters(ctx context.Context, name string) (*v1.ListCountersR
 	if err != nil {
 		return nil, err
 	}
+	if name == "" && o.config.Unknown != nil {
+		if counts.aggregator[""], err = o.config.Unknown(ctx); err != nil {
+			return nil, refusal.New(codes.Internal, refusal.DataPlane, "read the counters of packets of no job: %w", err)
+		}
+	}
 	return &v1.ListCountersResponse{Counters: counts.list()}, nil
+}
+
+// own are the counters that tell what comes to this appliance: of the packets of no job, those of this host alone, which do not jump when another comes or goes.
+func (o *Observer) own(ctx context.Context, jobs []*v1.Job, none bool) ([]*v1.Counter, error) {
+	counts, err := o.count(ctx, jobs, none)
+	if err != nil {
+		return nil, err
+	}
+	return counts.list(), nil
 }
 
 // counts are the counters of both levels, by job; those of packets of no job are under the empty name.
@@ -57,7 +74,7 @@ func (o *Observer) count(ctx context.Context, jobs []*v1.Job, none bool) (*count
 	if none {
 		of, err := o.config.Plane.UnknownJobCounters()
 		if err != nil {
-			return nil, unreadable(nil, "counters", err)
+			return nil, refusal.New(codes.Internal, refusal.DataPlane, "read the counters of packets of no job: %w", err)
 		}
 		c.aggregator[""] = of
 	}

@@ -18,7 +18,7 @@ func (o *Observer) Diagnose(ctx context.Context, name string) (*v1.DiagnoseRespo
 	if err != nil {
 		return nil, err
 	}
-	before, err := o.Counters(ctx, name)
+	before, err := o.own(ctx, jobs, name == "")
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +31,7 @@ func (o *Observer) Diagnose(ctx context.Context, name string) (*v1.DiagnoseRespo
 		return nil, context.Cause(ctx)
 	}
 	sources := doctor.Sources{
-		Now: time.Now(), Job: name, Jobs: jobs, Before: before.GetCounters(), Between: time.Since(begun),
+		Now: time.Now(), Job: name, Jobs: jobs, Before: before, Between: time.Since(begun),
 		Workers: map[string][]*v1.Worker{}, Slots: map[string]*v1.ListSlotsResponse{},
 	}
 	failed := func(err error) {
@@ -39,11 +39,8 @@ func (o *Observer) Diagnose(ctx context.Context, name string) (*v1.DiagnoseRespo
 			sources.Failures = append(sources.Failures, err)
 		}
 	}
-	if now, err := o.Counters(ctx, name); err != nil {
-		failed(err)
-	} else {
-		sources.Counters = now.GetCounters()
-	}
+	sources.Counters, err = o.own(ctx, jobs, name == "")
+	failed(err)
 	if sources.Node, err = o.Node(ctx); err != nil {
 		failed(fmt.Errorf("the appliance: %w", err))
 	}

@@ -58,6 +58,8 @@ type Config struct {
 	Jobs          Jobs
 	Switch        Switch // nil: there is no ToR
 	Interfaces    []Interface
+	// Unknown reads the counters of packets of no job at all appliances that this one leads; nil: it leads none.
+	Unknown func(context.Context) (map[string]uint64, error)
 	// Pin is the directory of the data plane's pins.
 	Pin string
 	// Warnings are what the daemon itself finds wrong right now; nil: nothing.

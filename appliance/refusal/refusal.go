@@ -47,6 +47,7 @@ const (
 	ShuttingDown    Reason = "SHUTTING_DOWN"      // the daemon is going away; call again
 	NoSuchNode      Reason = "NO_SUCH_NODE"       // no appliance of the cluster has the name
 	NodeAway        Reason = "NODE_AWAY"          // the appliance does not answer
+	NodeInUse       Reason = "NODE_IN_USE"        // the appliance is there, or jobs have a place there
 	NoRoomToMove    Reason = "NO_ROOM_TO_MOVE"    // the other appliances have no room for what is homed there
 	Internal        Reason = "INTERNAL"           // a bug
 )

@@ -66,11 +66,15 @@ func TestRequestTooLarge(t *testing.T) {
 }
 
 func TestRequestThatIsNone(t *testing.T) {
-	r := start(t, nil)
-	conn := r.overSocket(t)
+	r := clustered(t)
+	socket, peers := r.overSocket(t), dial(t, r.PeersAddr(), r.issue(t, appliance("agg1")))
 	for method, request := range requests {
 		if request.ProtoReflect().Descriptor().Fields().Len() == 0 && !strings.Contains(method, "List") {
 			continue
+		}
+		conn := socket
+		if strings.HasPrefix(method, "/spillway.v1.PeerService/") {
+			conn = peers
 		}
 		_, err := call(within(t), conn, method, []byte{0xff, 0xff, 0xff})
 		wantRefusal(t, err, refusal.BadRequest, "another version")

@@ -45,6 +45,7 @@ var requests = map[string]proto.Message{
 	"/spillway.v1.ClusterService/ListNodes":   &v1.ListNodesRequest{},
 	"/spillway.v1.ClusterService/DrainNode":   &v1.DrainNodeRequest{Name: "nobody"},
 	"/spillway.v1.ClusterService/UndrainNode": &v1.UndrainNodeRequest{Name: "nobody"},
+	"/spillway.v1.ClusterService/ForgetNode":  &v1.ForgetNodeRequest{Name: "nobody"},
 
 	"/spillway.v1.PeerService/Greet":         &v1.GreetRequest{},
 	"/spillway.v1.PeerService/Beat":          &v1.BeatRequest{Term: term},
@@ -53,7 +54,7 @@ var requests = map[string]proto.Message{
 	"/spillway.v1.PeerService/ListInstalled": &v1.ListInstalledRequest{Term: term},
 	"/spillway.v1.PeerService/FindPath":      &v1.FindPathRequest{Term: term, Address: "10.0.0.7"},
 	"/spillway.v1.PeerService/ReadJob":       &v1.ReadJobRequest{Id: 31, Counters: true},
-	"/spillway.v1.PeerService/ReadNode":      &v1.ReadNodeRequest{},
+	"/spillway.v1.PeerService/ReadUnknown":   &v1.ReadUnknownRequest{},
 
 	"/grpc.health.v1.Health/Check": &healthpb.HealthCheckRequest{Service: "spillway.v1.WorkerService"},
 	"/grpc.health.v1.Health/Watch": &healthpb.HealthCheckRequest{},

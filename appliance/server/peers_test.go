@@ -49,7 +49,7 @@ func clusteredWith(t testing.TB, change func(*rig)) *rig {
 			TLS:    server.TLS{Certificate: filepath.Join(r.dir, "node.crt"), Key: filepath.Join(r.dir, "node.key"), Authorities: filepath.Join(r.dir, "ca.crt")},
 			Service: peers.NewService(peers.Config{
 				Name: "agg0", Version: "1", Terms: terms, Aggregator: jobs.Local(r.aggregator), Plane: r.aggregator, Paths: paths{},
-				Health: func() (bool, string, <-chan struct{}) { return true, "", health }, Node: r.node.Node,
+				Health: func() (bool, string, <-chan struct{}) { return true, "", health },
 			}),
 		}
 		change(r)

@@ -33,7 +33,7 @@ func TestReflection(t *testing.T) {
 	slices.Sort(names)
 	if diff := cmp.Diff([]string{
 		"grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection",
-		"spillway.v1.JobService", "spillway.v1.NodeService", "spillway.v1.WorkerService",
+		"spillway.v1.ClusterService", "spillway.v1.JobService", "spillway.v1.NodeService", "spillway.v1.WorkerService",
 	}, names); diff != "" {
 		t.Error(diff)
 	}
@@ -50,7 +50,7 @@ func TestReflection(t *testing.T) {
 func TestHealth(t *testing.T) {
 	r := start(t, nil)
 	client := healthpb.NewHealthClient(r.overTCP(t, r.issue(t, worker("a"))))
-	for _, service := range []string{"", "spillway.v1.JobService", "spillway.v1.NodeService", "spillway.v1.WorkerService"} {
+	for _, service := range []string{"", "spillway.v1.ClusterService", "spillway.v1.JobService", "spillway.v1.NodeService", "spillway.v1.WorkerService"} {
 		if got, err := client.Check(within(t), &healthpb.HealthCheckRequest{Service: service}); err != nil || got.GetStatus() != healthpb.HealthCheckResponse_SERVING {
 			t.Errorf("%q: %v, %v", service, got, err)
 		}

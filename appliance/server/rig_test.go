@@ -323,6 +323,9 @@ func (n *node) DrainNode(ctx context.Context, name string) (*v1.DrainNodeRespons
 func (n *node) UndrainNode(_ context.Context, name string) (*v1.UndrainNodeResponse, error) {
 	return &v1.UndrainNodeResponse{}, n.manager.UndrainNode(name)
 }
+func (n *node) ForgetNode(_ context.Context, name string) (*v1.ForgetNodeResponse, error) {
+	return &v1.ForgetNodeResponse{}, n.manager.ForgetNode(name)
+}
 func (n *node) Node(context.Context) (*v1.GetNodeResponse, error) {
 	return &v1.GetNodeResponse{Name: "agg0", Capacity: n.manager.Capacity()}, nil
 }

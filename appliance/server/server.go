@@ -56,6 +56,7 @@ type Cluster interface {
 	ListNodes(ctx context.Context) (*v1.ListNodesResponse, error)
 	DrainNode(ctx context.Context, name string) (*v1.DrainNodeResponse, error)
 	UndrainNode(ctx context.Context, name string) (*v1.UndrainNodeResponse, error)
+	ForgetNode(ctx context.Context, name string) (*v1.ForgetNodeResponse, error)
 }
 
 // Peers is the door of the other appliances of a cluster: an address of its own, and certificates of their own.

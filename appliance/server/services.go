@@ -33,6 +33,10 @@ func (s clusterService) UndrainNode(ctx context.Context, r *v1.UndrainNodeReques
 	return s.cluster.UndrainNode(ctx, r.GetName())
 }
 
+func (s clusterService) ForgetNode(ctx context.Context, r *v1.ForgetNodeRequest) (*v1.ForgetNodeResponse, error) {
+	return s.cluster.ForgetNode(ctx, r.GetName())
+}
+
 func (s jobService) CreateJob(ctx context.Context, r *v1.CreateJobRequest) (*v1.CreateJobResponse, error) {
 	job, err := s.jobs.Create(ctx, r.GetSpec(), r.GetDryRun())
 	if err != nil {

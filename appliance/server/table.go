@@ -82,6 +82,7 @@ var table = map[string]rule{
 	v1.ClusterService_ListNodes_FullMethodName:   {who: operators, leads: true},
 	v1.ClusterService_DrainNode_FullMethodName:   {who: operators, leads: true, request: valid(func(r *v1.DrainNodeRequest) *refusal.Error { return validNode(r.GetName()) })},
 	v1.ClusterService_UndrainNode_FullMethodName: {who: operators, leads: true, request: valid(func(r *v1.UndrainNodeRequest) *refusal.Error { return validNode(r.GetName()) })},
+	v1.ClusterService_ForgetNode_FullMethodName:  {who: operators, leads: true, request: valid(func(r *v1.ForgetNodeRequest) *refusal.Error { return validNode(r.GetName()) })},
 
 	v1.PeerService_Greet_FullMethodName:         {who: peers},
 	v1.PeerService_Beat_FullMethodName:          {who: peers},
@@ -90,7 +91,7 @@ var table = map[string]rule{
 	v1.PeerService_ListInstalled_FullMethodName: {who: peers},
 	v1.PeerService_FindPath_FullMethodName:      {who: peers},
 	v1.PeerService_ReadJob_FullMethodName:       {who: peers},
-	v1.PeerService_ReadNode_FullMethodName:      {who: peers},
+	v1.PeerService_ReadUnknown_FullMethodName:   {who: peers},
 
 	// Workers may ask whether the appliance serves before they join, or again after they lost it.
 	health.Health_Check_FullMethodName: {who: identified, health: true, request: valid(validHealth)},

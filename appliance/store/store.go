@@ -248,6 +248,9 @@ func (s *Store) Drained() (nodes []string, err error) {
 	return nodes, err
 }
 
+// ForgetNode is what an appliance says that stands alone: nothing is written of others.
+func (s *Store) ForgetNode(string) (bool, error) { return false, nil }
+
 func (s *Store) update(what string, change func(*bbolt.Tx) error) error {
 	if err := s.guard(func() error { return s.db.Update(change) }); err != nil {
 		return fmt.Errorf("%s in %s: %w", what, s.path, err)

@@ -75,6 +75,7 @@ func newApp(s Streams) (*cli.App, *global) {
 			nodesCommand(g),
 			drainCommand(g),
 			undrainCommand(g),
+			forgetCommand(g),
 			topCommand(g),
 			doctorCommand(g),
 			certsCommand(g),

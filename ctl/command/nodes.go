@@ -106,6 +106,32 @@ func undrainCommand(g *global) *cli.Command {
 	}
 }
 
+func forgetCommand(g *global) *cli.Command {
+	return &cli.Command{
+		Name:      "forget",
+		Usage:     "strike out an appliance that is gone for good",
+		ArgsUsage: "NODE",
+		Description: `An appliance that was there once is listed as lost until it is back, or forgotten.
+Refused while it is there, or jobs have a place there. Drain it and end its spillwayd
+first. One that is started again is known again.
+
+  spillctl forget rack7-a`,
+		BashComplete: g.completeNodes,
+		Action: func(c *cli.Context) error {
+			return g.call(c, func(ctx context.Context, appliance *client.Client) error {
+				answer, err := appliance.Cluster.ForgetNode(ctx, &v1.ForgetNodeRequest{Name: c.Args().First()})
+				if err != nil {
+					return err
+				}
+				return g.show(output.Of(answer), func(w io.Writer) error {
+					_, err := fmt.Fprintf(w, "appliance %s is forgotten\n", c.Args().First())
+					return err
+				})
+			})
+		},
+	}
+}
+
 // completeNodes offers the names of the appliances, as completeJobs does those of jobs.
 func (g *global) completeNodes(c *cli.Context) {
 	if c.Args().Present() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -181,6 +182,25 @@ func TestReport(t *testing.T) {
 	}
 	if !json.Valid([]byte(text.String())) {
 		t.Error("no JSON")
+	}
+}
+
+// A report says how many appliances the rack had: those that the scenario needs, or more where more are asked for.
+func TestReportedAppliances(t *testing.T) {
+	for _, test := range []struct {
+		scenario    string
+		asked, want int
+	}{{"switch-reboot", 0, 1}, {"switch-reboot", 5, 1}, {"home", 0, trio}, {"home", 2, trio}, {"home", 5, 5}} {
+		all := Scenarios()
+		at := slices.IndexFunc(all, func(s Scenario) bool { return s.Name == test.scenario })
+		r := newReport(&all[at], &Options{Count: 1, Workers: 2, Appliances: test.asked})
+		var text strings.Builder
+		if err := r.WriteTable(&text); err != nil {
+			t.Fatal(err)
+		}
+		if said := fmt.Sprintf("appliances  %d\n", test.want); r.Appliances != test.want || !strings.Contains(text.String(), said) {
+			t.Errorf("%+v: %d, %s", test, r.Appliances, text.String())
+		}
 	}
 }
 

@@ -25,6 +25,8 @@ type Report struct {
 
 	Seed    uint64 `json:"seed"`
 	Workers int    `json:"workers"`
+	// Appliances of the rack.
+	Appliances int `json:"appliances"`
 	// Workload is pattern or training.
 	Workload string `json:"workload"`
 	// Steps are the collectives that were compared, each at all workers.
@@ -48,7 +50,7 @@ func newReport(s *Scenario, o *Options) *Report {
 	if s.needs.training {
 		workload = "training"
 	}
-	return &Report{Scenario: s.Name, Count: o.Count, Seed: o.Seed, Workers: o.Workers, Workload: workload, RecoveriesMS: []float64{}, Failures: []string{}}
+	return &Report{Scenario: s.Name, Count: o.Count, Seed: o.Seed, Workers: o.Workers, Appliances: s.needs.inRack(o), Workload: workload, RecoveriesMS: []float64{}, Failures: []string{}}
 }
 
 // survive notes a fault after which the job went on.
@@ -101,6 +103,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	row := func(name, format string, args ...any) { fmt.Fprintf(t, name+"\t"+format+"\n", args...) }
 	row("scenario", "%s, seed %d", r.Scenario, r.Seed)
+	row("appliances", "%d", r.Appliances)
 	row("survived", "%d of %d", r.Survived, r.Count)
 	row("wrong sums", "%d of %d at each of %d workers", r.WrongSums, r.Steps, r.Workers)
 	if r.RecoveryP50MS != nil {

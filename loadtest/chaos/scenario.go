@@ -38,6 +38,14 @@ type needs struct {
 	quorum     bool // of all but one
 }
 
+// inRack is how many appliances the rack has: one, or where several are needed, as many as are asked for and at least those.
+func (n needs) inRack(o *Options) int {
+	if n.appliances == 0 {
+		return 1
+	}
+	return max(n.appliances, o.Appliances, 1)
+}
+
 // An incident is one fault, in ns of the monotonic clock.
 type incident struct {
 	// at is when the clock of the recovery starts, and until when all was undone that is for others to undo.

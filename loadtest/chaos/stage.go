@@ -57,8 +57,7 @@ func newStage(ctx context.Context, o *Options, n needs, rng *rand.Rand) (*stage,
 
 // newBareStage builds the rack.
 func newBareStage(ctx context.Context, o *Options, n needs, rng *rand.Rand) (s *stage, err error) {
-	config := rack.Config{Workers: o.Workers, Elements: jobElements, Rate: o.Rate, Hooks: n.hooks, Daemon: o.Daemon,
-		Appliances: max(n.appliances, o.Appliances*min(n.appliances, 1), 1)}
+	config := rack.Config{Workers: o.Workers, Elements: jobElements, Rate: o.Rate, Hooks: n.hooks, Daemon: o.Daemon, Appliances: n.inRack(o)}
 	if n.outsider {
 		config.Workers++
 	}

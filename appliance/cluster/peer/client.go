@@ -88,12 +88,12 @@ func (c *Client) ReadJob(ctx context.Context, request *v1.ReadJobRequest) (Readi
 	return of, nil
 }
 
-// ReadNode reads what it says of itself.
-func (c *Client) ReadNode(ctx context.Context) (*v1.ReadNodeResponse, error) {
+// UnknownJobCounters are its counters of packets of no job.
+func (c *Client) UnknownJobCounters(ctx context.Context) (map[string]uint64, error) {
 	ctx, cancel := bounded(ctx, callTimeout)
 	defer cancel()
-	answer, err := c.api.ReadNode(ctx, &v1.ReadNodeRequest{})
-	return answer, c.explain(err)
+	answer, err := c.api.ReadUnknown(ctx, &v1.ReadUnknownRequest{})
+	return answer.GetCounters(), c.explain(err)
 }
 
 // Leader gives the appliance orders in a term.

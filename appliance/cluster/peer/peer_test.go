@@ -52,6 +52,13 @@ func (m *memory) To(_ context.Context, addr netip.Addr) (jobs.Path, error) {
 	return jobs.Path{Ifindex: 3, Interface: "eth0", Home: netip.MustParseAddr("10.0.0.1"), MTU: 1500, MAC: net.HardwareAddr{2, 0, 0, 0, 0, 7}}, nil
 }
 
+// plane is one that packets of no job came to.
+type plane struct{ Plane }
+
+func (plane) UnknownJobCounters() (map[string]uint64, error) {
+	return map[string]uint64{"bad_version": 3, "unknown_job": 5}, nil
+}
+
 // serve is the service of an appliance called a, and a client of it that is the appliance b and takes who answers for the appliance called as.
 func serve(t *testing.T, as string) (*Terms, *memory, *Client) {
 	t.Helper()
@@ -83,7 +90,7 @@ func serve(t *testing.T, as string) (*Terms, *memory, *Client) {
 	}
 	terms, m := NewTerms(), &memory{map[uint16]xdp.Job{}}
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(own)))
-	v1.RegisterPeerServiceServer(server, NewService(Config{Name: "a", Terms: terms, Aggregator: m, Paths: m,
+	v1.RegisterPeerServiceServer(server, NewService(Config{Name: "a", Terms: terms, Aggregator: m, Plane: plane{}, Paths: m,
 		Health: func() (bool, string, <-chan struct{}) { return true, "", nil }}))
 	go func() { _ = server.Serve(listener) }() // until it is stopped
 	client, err := Dial(as, listener.Addr().String(), identity)
@@ -97,6 +104,15 @@ func serve(t *testing.T, as string) (*Terms, *memory, *Client) {
 		server.Stop()
 	})
 	return terms, m, client
+}
+
+// TestUnknown: the counters of packets of no job are those of the appliance that is asked.
+func TestUnknown(t *testing.T) {
+	_, _, client := serve(t, "a")
+	counters, err := client.UnknownJobCounters(t.Context())
+	if want, _ := (plane{}).UnknownJobCounters(); err != nil || cmp.Diff(want, counters) != "" {
+		t.Errorf("%v, %v, want %v", counters, err, want)
+	}
 }
 
 // TestOrders: what a leader orders is done as it was meant, what fails is what package jobs decides on.

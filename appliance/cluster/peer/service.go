@@ -24,8 +24,6 @@ type Config struct {
 	Paths      jobs.Paths
 	// Health says whether workers can reach the data plane, and why not; the channel is closed when that changes.
 	Health func() (healthy bool, reason string, changed <-chan struct{})
-	// Node is what the appliance says of itself.
-	Node func(context.Context) (*v1.GetNodeResponse, error)
 }
 
 // Service is an appliance as the others of its cluster see it.
@@ -165,19 +163,13 @@ func (s *Service) ReadJob(_ context.Context, r *v1.ReadJobRequest) (*v1.ReadJobR
 	return out, nil
 }
 
-// ReadNode says how this appliance is.
-func (s *Service) ReadNode(ctx context.Context, _ *v1.ReadNodeRequest) (*v1.ReadNodeResponse, error) {
-	node, err := s.config.Node(ctx)
-	if err != nil {
-		return nil, err
-	}
+// ReadUnknown reads the counters of packets of no job.
+func (s *Service) ReadUnknown(context.Context, *v1.ReadUnknownRequest) (*v1.ReadUnknownResponse, error) {
 	counters, err := s.config.Plane.UnknownJobCounters()
 	if err != nil {
 		return nil, refused(err)
 	}
-	return &v1.ReadNodeResponse{
-		Version: node.GetVersion(), Started: node.GetStarted(), Interfaces: node.GetInterfaces(), Warnings: node.GetWarnings(), Counters: counters,
-	}, nil
+	return &v1.ReadUnknownResponse{Counters: counters}, nil
 }
 
 // refused is an error of the aggregator as the caller can tell it apart.

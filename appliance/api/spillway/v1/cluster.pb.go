@@ -474,6 +474,88 @@ func (x *UndrainNodeResponse) GetNode() *ClusterNode {
 	return nil
 }
 
+// ForgetNodeRequest names the appliance that is gone.
+type ForgetNodeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForgetNodeRequest) Reset() {
+	*x = ForgetNodeRequest{}
+	mi := &file_spillway_v1_cluster_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForgetNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForgetNodeRequest) ProtoMessage() {}
+
+func (x *ForgetNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_spillway_v1_cluster_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForgetNodeRequest.ProtoReflect.Descriptor instead.
+func (*ForgetNodeRequest) Descriptor() ([]byte, []int) {
+	return file_spillway_v1_cluster_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ForgetNodeRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// ForgetNodeResponse says that it is forgotten.
+type ForgetNodeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForgetNodeResponse) Reset() {
+	*x = ForgetNodeResponse{}
+	mi := &file_spillway_v1_cluster_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForgetNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForgetNodeResponse) ProtoMessage() {}
+
+func (x *ForgetNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_spillway_v1_cluster_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForgetNodeResponse.ProtoReflect.Descriptor instead.
+func (*ForgetNodeResponse) Descriptor() ([]byte, []int) {
+	return file_spillway_v1_cluster_proto_rawDescGZIP(), []int{8}
+}
+
 var File_spillway_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_spillway_v1_cluster_proto_rawDesc = "" +
@@ -502,17 +584,22 @@ const file_spillway_v1_cluster_proto_rawDesc = "" +
 	"\x12UndrainNodeRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"C\n" +
 	"\x13UndrainNodeResponse\x12,\n" +
-	"\x04node\x18\x01 \x01(\v2\x18.spillway.v1.ClusterNodeR\x04node*\x83\x01\n" +
+	"\x04node\x18\x01 \x01(\v2\x18.spillway.v1.ClusterNodeR\x04node\"'\n" +
+	"\x11ForgetNodeRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x14\n" +
+	"\x12ForgetNodeResponse*\x83\x01\n" +
 	"\tNodeState\x12\x1a\n" +
 	"\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10NODE_STATE_READY\x10\x01\x12\x13\n" +
 	"\x0fNODE_STATE_LOST\x10\x02\x12\x17\n" +
 	"\x13NODE_STATE_DRAINING\x10\x03\x12\x16\n" +
-	"\x12NODE_STATE_DRAINED\x10\x042\xfa\x01\n" +
+	"\x12NODE_STATE_DRAINED\x10\x042\xc9\x02\n" +
 	"\x0eClusterService\x12J\n" +
 	"\tListNodes\x12\x1d.spillway.v1.ListNodesRequest\x1a\x1e.spillway.v1.ListNodesResponse\x12J\n" +
 	"\tDrainNode\x12\x1d.spillway.v1.DrainNodeRequest\x1a\x1e.spillway.v1.DrainNodeResponse\x12P\n" +
-	"\vUndrainNode\x12\x1f.spillway.v1.UndrainNodeRequest\x1a .spillway.v1.UndrainNodeResponseB/Z-spillway/appliance/api/spillway/v1;spillwayv1b\x06proto3"
+	"\vUndrainNode\x12\x1f.spillway.v1.UndrainNodeRequest\x1a .spillway.v1.UndrainNodeResponse\x12M\n" +
+	"\n" +
+	"ForgetNode\x12\x1e.spillway.v1.ForgetNodeRequest\x1a\x1f.spillway.v1.ForgetNodeResponseB/Z-spillway/appliance/api/spillway/v1;spillwayv1b\x06proto3"
 
 var (
 	file_spillway_v1_cluster_proto_rawDescOnce sync.Once
@@ -527,7 +614,7 @@ func file_spillway_v1_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_spillway_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_spillway_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_spillway_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_spillway_v1_cluster_proto_goTypes = []any{
 	(NodeState)(0),                // 0: spillway.v1.NodeState
 	(*ClusterNode)(nil),           // 1: spillway.v1.ClusterNode
@@ -537,27 +624,31 @@ var file_spillway_v1_cluster_proto_goTypes = []any{
 	(*DrainNodeResponse)(nil),     // 5: spillway.v1.DrainNodeResponse
 	(*UndrainNodeRequest)(nil),    // 6: spillway.v1.UndrainNodeRequest
 	(*UndrainNodeResponse)(nil),   // 7: spillway.v1.UndrainNodeResponse
-	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
-	(*Capacity)(nil),              // 9: spillway.v1.Capacity
+	(*ForgetNodeRequest)(nil),     // 8: spillway.v1.ForgetNodeRequest
+	(*ForgetNodeResponse)(nil),    // 9: spillway.v1.ForgetNodeResponse
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*Capacity)(nil),              // 11: spillway.v1.Capacity
 }
 var file_spillway_v1_cluster_proto_depIdxs = []int32{
-	0, // 0: spillway.v1.ClusterNode.state:type_name -> spillway.v1.NodeState
-	8, // 1: spillway.v1.ClusterNode.since:type_name -> google.protobuf.Timestamp
-	9, // 2: spillway.v1.ClusterNode.capacity:type_name -> spillway.v1.Capacity
-	1, // 3: spillway.v1.ListNodesResponse.nodes:type_name -> spillway.v1.ClusterNode
-	1, // 4: spillway.v1.DrainNodeResponse.node:type_name -> spillway.v1.ClusterNode
-	1, // 5: spillway.v1.UndrainNodeResponse.node:type_name -> spillway.v1.ClusterNode
-	2, // 6: spillway.v1.ClusterService.ListNodes:input_type -> spillway.v1.ListNodesRequest
-	4, // 7: spillway.v1.ClusterService.DrainNode:input_type -> spillway.v1.DrainNodeRequest
-	6, // 8: spillway.v1.ClusterService.UndrainNode:input_type -> spillway.v1.UndrainNodeRequest
-	3, // 9: spillway.v1.ClusterService.ListNodes:output_type -> spillway.v1.ListNodesResponse
-	5, // 10: spillway.v1.ClusterService.DrainNode:output_type -> spillway.v1.DrainNodeResponse
-	7, // 11: spillway.v1.ClusterService.UndrainNode:output_type -> spillway.v1.UndrainNodeResponse
-	9, // [9:12] is the sub-list for method output_type
-	6, // [6:9] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	0,  // 0: spillway.v1.ClusterNode.state:type_name -> spillway.v1.NodeState
+	10, // 1: spillway.v1.ClusterNode.since:type_name -> google.protobuf.Timestamp
+	11, // 2: spillway.v1.ClusterNode.capacity:type_name -> spillway.v1.Capacity
+	1,  // 3: spillway.v1.ListNodesResponse.nodes:type_name -> spillway.v1.ClusterNode
+	1,  // 4: spillway.v1.DrainNodeResponse.node:type_name -> spillway.v1.ClusterNode
+	1,  // 5: spillway.v1.UndrainNodeResponse.node:type_name -> spillway.v1.ClusterNode
+	2,  // 6: spillway.v1.ClusterService.ListNodes:input_type -> spillway.v1.ListNodesRequest
+	4,  // 7: spillway.v1.ClusterService.DrainNode:input_type -> spillway.v1.DrainNodeRequest
+	6,  // 8: spillway.v1.ClusterService.UndrainNode:input_type -> spillway.v1.UndrainNodeRequest
+	8,  // 9: spillway.v1.ClusterService.ForgetNode:input_type -> spillway.v1.ForgetNodeRequest
+	3,  // 10: spillway.v1.ClusterService.ListNodes:output_type -> spillway.v1.ListNodesResponse
+	5,  // 11: spillway.v1.ClusterService.DrainNode:output_type -> spillway.v1.DrainNodeResponse
+	7,  // 12: spillway.v1.ClusterService.UndrainNode:output_type -> spillway.v1.UndrainNodeResponse
+	9,  // 13: spillway.v1.ClusterService.ForgetNode:output_type -> spillway.v1.ForgetNodeResponse
+	10, // [10:14] is the sub-list for method output_type
+	6,  // [6:10] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_spillway_v1_cluster_proto_init() }
@@ -572,7 +663,7 @@ func file_spillway_v1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_spillway_v1_cluster_proto_rawDesc), len(file_spillway_v1_cluster_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   7,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,6 +22,7 @@ const (
 	ClusterService_ListNodes_FullMethodName   = "/spillway.v1.ClusterService/ListNodes"
 	ClusterService_DrainNode_FullMethodName   = "/spillway.v1.ClusterService/DrainNode"
 	ClusterService_UndrainNode_FullMethodName = "/spillway.v1.ClusterService/UndrainNode"
+	ClusterService_ForgetNode_FullMethodName  = "/spillway.v1.ClusterService/ForgetNode"
 )
 
 // ClusterServiceClient is the client API for ClusterService service.
@@ -37,6 +38,9 @@ type ClusterServiceClient interface {
 	DrainNode(ctx context.Context, in *DrainNodeRequest, opts ...grpc.CallOption) (*DrainNodeResponse, error)
 	// UndrainNode lets a drained appliance be given jobs again. It moves none.
 	UndrainNode(ctx context.Context, in *UndrainNodeRequest, opts ...grpc.CallOption) (*UndrainNodeResponse, error)
+	// ForgetNode strikes out an appliance that is gone for good, and that it was drained. FAILED_PRECONDITION: it is there, or jobs have a
+	// place there still; NOT_FOUND: there is none of the name. One that is started again later is known again.
+	ForgetNode(ctx context.Context, in *ForgetNodeRequest, opts ...grpc.CallOption) (*ForgetNodeResponse, error)
 }
 
 type clusterServiceClient struct {
@@ -77,6 +81,16 @@ func (c *clusterServiceClient) UndrainNode(ctx context.Context, in *UndrainNodeR
 	return out, nil
 }
 
+func (c *clusterServiceClient) ForgetNode(ctx context.Context, in *ForgetNodeRequest, opts ...grpc.CallOption) (*ForgetNodeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ForgetNodeResponse)
+	err := c.cc.Invoke(ctx, ClusterService_ForgetNode_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ClusterServiceServer is the server API for ClusterService service.
 // All implementations must embed UnimplementedClusterServiceServer
 // for forward compatibility.
@@ -90,6 +104,9 @@ type ClusterServiceServer interface {
 	DrainNode(context.Context, *DrainNodeRequest) (*DrainNodeResponse, error)
 	// UndrainNode lets a drained appliance be given jobs again. It moves none.
 	UndrainNode(context.Context, *UndrainNodeRequest) (*UndrainNodeResponse, error)
+	// ForgetNode strikes out an appliance that is gone for good, and that it was drained. FAILED_PRECONDITION: it is there, or jobs have a
+	// place there still; NOT_FOUND: there is none of the name. One that is started again later is known again.
+	ForgetNode(context.Context, *ForgetNodeRequest) (*ForgetNodeResponse, error)
 	mustEmbedUnimplementedClusterServiceServer()
 }
 
@@ -108,6 +125,9 @@ func (UnimplementedClusterServiceServer) DrainNode(context.Context, *DrainNodeRe
 }
 func (UnimplementedClusterServiceServer) UndrainNode(context.Context, *UndrainNodeRequest) (*UndrainNodeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method UndrainNode not implemented")
+}
+func (UnimplementedClusterServiceServer) ForgetNode(context.Context, *ForgetNodeRequest) (*ForgetNodeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ForgetNode not implemented")
 }
 func (UnimplementedClusterServiceServer) mustEmbedUnimplementedClusterServiceServer() {}
 func (UnimplementedClusterServiceServer) testEmbeddedByValue()                        {}
@@ -184,6 +204,24 @@ func _ClusterService_UndrainNode_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ClusterService_ForgetNode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForgetNodeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServiceServer).ForgetNode(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ClusterService_ForgetNode_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServiceServer).ForgetNode(ctx, req.(*ForgetNodeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ClusterService_ServiceDesc is the grpc.ServiceDesc for ClusterService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -202,6 +240,10 @@ var ClusterService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "UndrainNode",
 			Handler:    _ClusterService_UndrainNode_Handler,
+		},
+		{
+			MethodName: "ForgetNode",
+			Handler:    _ClusterService_ForgetNode_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -307,7 +307,8 @@ type GetNodeResponse struct {
 	Adopted    bool         `protobuf:"varint,5,opt,name=adopted,proto3" json:"adopted,omitempty"`
 	ProgramTag string       `protobuf:"bytes,6,opt,name=program_tag,json=programTag,proto3" json:"program_tag,omitempty"`
 	Interfaces []*Interface `protobuf:"bytes,7,rep,name=interfaces,proto3" json:"interfaces,omitempty"`
-	Capacity   *Capacity    `protobuf:"bytes,8,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	// What can be given to jobs, of a cluster at all appliances that are there; not set while another leads, which ListNodes asks.
+	Capacity *Capacity `protobuf:"bytes,8,opt,name=capacity,proto3" json:"capacity,omitempty"`
 	// The ToR's state in one word; empty: there is none.
 	Switch         SwitchState `protobuf:"varint,9,opt,name=switch,proto3,enum=spillway.v1.SwitchState" json:"switch,omitempty"`
 	Jobs           uint32      `protobuf:"varint,10,opt,name=jobs,proto3" json:"jobs,omitempty"`

@@ -43,7 +43,7 @@ type NodeServiceClient interface {
 	ListSlots(ctx context.Context, in *ListSlotsRequest, opts ...grpc.CallOption) (*ListSlotsResponse, error)
 	// ListLevels says what each level of the tree summed, of one job or of each.
 	ListLevels(ctx context.Context, in *ListLevelsRequest, opts ...grpc.CallOption) (*ListLevelsResponse, error)
-	// ListCounters returns every counter, of one job or of each, and those of packets of no job.
+	// ListCounters returns every counter, of one job or of each, and those of packets of no job. Of a cluster they are those at all appliances.
 	ListCounters(ctx context.Context, in *ListCountersRequest, opts ...grpc.CallOption) (*ListCountersResponse, error)
 	// GetSwitch says what is known of the ToR. FAILED_PRECONDITION: the appliance has none.
 	GetSwitch(ctx context.Context, in *GetSwitchRequest, opts ...grpc.CallOption) (*GetSwitchResponse, error)
@@ -164,7 +164,7 @@ type NodeServiceServer interface {
 	ListSlots(context.Context, *ListSlotsRequest) (*ListSlotsResponse, error)
 	// ListLevels says what each level of the tree summed, of one job or of each.
 	ListLevels(context.Context, *ListLevelsRequest) (*ListLevelsResponse, error)
-	// ListCounters returns every counter, of one job or of each, and those of packets of no job.
+	// ListCounters returns every counter, of one job or of each, and those of packets of no job. Of a cluster they are those at all appliances.
 	ListCounters(context.Context, *ListCountersRequest) (*ListCountersResponse, error)
 	// GetSwitch says what is known of the ToR. FAILED_PRECONDITION: the appliance has none.
 	GetSwitch(context.Context, *GetSwitchRequest) (*GetSwitchResponse, error)

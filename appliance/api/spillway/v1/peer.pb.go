@@ -10,7 +10,6 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
-	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -1262,27 +1261,27 @@ func (x *RankLateness) GetWithout() uint64 {
 	return 0
 }
 
-// ReadNodeRequest asks an appliance about itself.
-type ReadNodeRequest struct {
+// ReadUnknownRequest asks for the counters of packets of no job.
+type ReadUnknownRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ReadNodeRequest) Reset() {
-	*x = ReadNodeRequest{}
+func (x *ReadUnknownRequest) Reset() {
+	*x = ReadUnknownRequest{}
 	mi := &file_spillway_v1_peer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ReadNodeRequest) String() string {
+func (x *ReadUnknownRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ReadNodeRequest) ProtoMessage() {}
+func (*ReadUnknownRequest) ProtoMessage() {}
 
-func (x *ReadNodeRequest) ProtoReflect() protoreflect.Message {
+func (x *ReadUnknownRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_spillway_v1_peer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1294,37 +1293,33 @@ func (x *ReadNodeRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ReadNodeRequest.ProtoReflect.Descriptor instead.
-func (*ReadNodeRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use ReadUnknownRequest.ProtoReflect.Descriptor instead.
+func (*ReadUnknownRequest) Descriptor() ([]byte, []int) {
 	return file_spillway_v1_peer_proto_rawDescGZIP(), []int{19}
 }
 
-// ReadNodeResponse is what it says.
-type ReadNodeResponse struct {
+// ReadUnknownResponse are they.
+type ReadUnknownResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
-	Started       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=started,proto3" json:"started,omitempty"`
-	Interfaces    []*Interface           `protobuf:"bytes,3,rep,name=interfaces,proto3" json:"interfaces,omitempty"`
-	Warnings      []string               `protobuf:"bytes,4,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	Counters      map[string]uint64      `protobuf:"bytes,5,rep,name=counters,proto3" json:"counters,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Counters      map[string]uint64      `protobuf:"bytes,1,rep,name=counters,proto3" json:"counters,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ReadNodeResponse) Reset() {
-	*x = ReadNodeResponse{}
+func (x *ReadUnknownResponse) Reset() {
+	*x = ReadUnknownResponse{}
 	mi := &file_spillway_v1_peer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ReadNodeResponse) String() string {
+func (x *ReadUnknownResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ReadNodeResponse) ProtoMessage() {}
+func (*ReadUnknownResponse) ProtoMessage() {}
 
-func (x *ReadNodeResponse) ProtoReflect() protoreflect.Message {
+func (x *ReadUnknownResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_spillway_v1_peer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1336,40 +1331,12 @@ func (x *ReadNodeResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ReadNodeResponse.ProtoReflect.Descriptor instead.
-func (*ReadNodeResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use ReadUnknownResponse.ProtoReflect.Descriptor instead.
+func (*ReadUnknownResponse) Descriptor() ([]byte, []int) {
 	return file_spillway_v1_peer_proto_rawDescGZIP(), []int{20}
 }
 
-func (x *ReadNodeResponse) GetVersion() string {
-	if x != nil {
-		return x.Version
-	}
-	return ""
-}
-
-func (x *ReadNodeResponse) GetStarted() *timestamppb.Timestamp {
-	if x != nil {
-		return x.Started
-	}
-	return nil
-}
-
-func (x *ReadNodeResponse) GetInterfaces() []*Interface {
-	if x != nil {
-		return x.Interfaces
-	}
-	return nil
-}
-
-func (x *ReadNodeResponse) GetWarnings() []string {
-	if x != nil {
-		return x.Warnings
-	}
-	return nil
-}
-
-func (x *ReadNodeResponse) GetCounters() map[string]uint64 {
+func (x *ReadUnknownResponse) GetCounters() map[string]uint64 {
 	if x != nil {
 		return x.Counters
 	}
@@ -1380,7 +1347,7 @@ var File_spillway_v1_peer_proto protoreflect.FileDescriptor
 
 const file_spillway_v1_peer_proto_rawDesc = "" +
 	"\n" +
-	"\x16spillway/v1/peer.proto\x12\vspillway.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16spillway/v1/node.proto\"\x0e\n" +
+	"\x16spillway/v1/peer.proto\x12\vspillway.v1\x1a\x1egoogle/protobuf/duration.proto\"\x0e\n" +
 	"\fGreetRequest\"g\n" +
 	"\rGreetResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
@@ -1474,19 +1441,13 @@ const file_spillway_v1_peer_proto_rawDesc = "" +
 	"\fRankLateness\x12\x16\n" +
 	"\x06counts\x18\x01 \x03(\x04R\x06counts\x12+\n" +
 	"\x03sum\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03sum\x12\x18\n" +
-	"\awithout\x18\x03 \x01(\x04R\awithout\"\x11\n" +
-	"\x0fReadNodeRequest\"\xbc\x02\n" +
-	"\x10ReadNodeResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\tR\aversion\x124\n" +
-	"\astarted\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x126\n" +
-	"\n" +
-	"interfaces\x18\x03 \x03(\v2\x16.spillway.v1.InterfaceR\n" +
-	"interfaces\x12\x1a\n" +
-	"\bwarnings\x18\x04 \x03(\tR\bwarnings\x12G\n" +
-	"\bcounters\x18\x05 \x03(\v2+.spillway.v1.ReadNodeResponse.CountersEntryR\bcounters\x1a;\n" +
+	"\awithout\x18\x03 \x01(\x04R\awithout\"\x14\n" +
+	"\x12ReadUnknownRequest\"\x9e\x01\n" +
+	"\x13ReadUnknownResponse\x12J\n" +
+	"\bcounters\x18\x01 \x03(\v2..spillway.v1.ReadUnknownResponse.CountersEntryR\bcounters\x1a;\n" +
 	"\rCountersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x012\xcd\x04\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x012\xd6\x04\n" +
 	"\vPeerService\x12>\n" +
 	"\x05Greet\x12\x19.spillway.v1.GreetRequest\x1a\x1a.spillway.v1.GreetResponse\x12?\n" +
 	"\x04Beat\x12\x18.spillway.v1.BeatRequest\x1a\x19.spillway.v1.BeatResponse(\x010\x01\x12A\n" +
@@ -1494,8 +1455,8 @@ const file_spillway_v1_peer_proto_rawDesc = "" +
 	"\tRemoveJob\x12\x1d.spillway.v1.RemoveJobRequest\x1a\x1e.spillway.v1.RemoveJobResponse\x12V\n" +
 	"\rListInstalled\x12!.spillway.v1.ListInstalledRequest\x1a\".spillway.v1.ListInstalledResponse\x12G\n" +
 	"\bFindPath\x12\x1c.spillway.v1.FindPathRequest\x1a\x1d.spillway.v1.FindPathResponse\x12D\n" +
-	"\aReadJob\x12\x1b.spillway.v1.ReadJobRequest\x1a\x1c.spillway.v1.ReadJobResponse\x12G\n" +
-	"\bReadNode\x12\x1c.spillway.v1.ReadNodeRequest\x1a\x1d.spillway.v1.ReadNodeResponseB/Z-spillway/appliance/api/spillway/v1;spillwayv1b\x06proto3"
+	"\aReadJob\x12\x1b.spillway.v1.ReadJobRequest\x1a\x1c.spillway.v1.ReadJobResponse\x12P\n" +
+	"\vReadUnknown\x12\x1f.spillway.v1.ReadUnknownRequest\x1a .spillway.v1.ReadUnknownResponseB/Z-spillway/appliance/api/spillway/v1;spillwayv1b\x06proto3"
 
 var (
 	file_spillway_v1_peer_proto_rawDescOnce sync.Once
@@ -1530,13 +1491,11 @@ var file_spillway_v1_peer_proto_goTypes = []any{
 	(*InstalledSlot)(nil),         // 16: spillway.v1.InstalledSlot
 	(*MemberState)(nil),           // 17: spillway.v1.MemberState
 	(*RankLateness)(nil),          // 18: spillway.v1.RankLateness
-	(*ReadNodeRequest)(nil),       // 19: spillway.v1.ReadNodeRequest
-	(*ReadNodeResponse)(nil),      // 20: spillway.v1.ReadNodeResponse
+	(*ReadUnknownRequest)(nil),    // 19: spillway.v1.ReadUnknownRequest
+	(*ReadUnknownResponse)(nil),   // 20: spillway.v1.ReadUnknownResponse
 	nil,                           // 21: spillway.v1.ReadJobResponse.CountersEntry
-	nil,                           // 22: spillway.v1.ReadNodeResponse.CountersEntry
+	nil,                           // 22: spillway.v1.ReadUnknownResponse.CountersEntry
 	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
-	(*Interface)(nil),             // 25: spillway.v1.Interface
 }
 var file_spillway_v1_peer_proto_depIdxs = []int32{
 	5,  // 0: spillway.v1.InstalledJob.members:type_name -> spillway.v1.InstalledMember
@@ -1551,30 +1510,28 @@ var file_spillway_v1_peer_proto_depIdxs = []int32{
 	23, // 9: spillway.v1.InstalledSlot.age:type_name -> google.protobuf.Duration
 	23, // 10: spillway.v1.MemberState.silent:type_name -> google.protobuf.Duration
 	23, // 11: spillway.v1.RankLateness.sum:type_name -> google.protobuf.Duration
-	24, // 12: spillway.v1.ReadNodeResponse.started:type_name -> google.protobuf.Timestamp
-	25, // 13: spillway.v1.ReadNodeResponse.interfaces:type_name -> spillway.v1.Interface
-	22, // 14: spillway.v1.ReadNodeResponse.counters:type_name -> spillway.v1.ReadNodeResponse.CountersEntry
-	0,  // 15: spillway.v1.PeerService.Greet:input_type -> spillway.v1.GreetRequest
-	2,  // 16: spillway.v1.PeerService.Beat:input_type -> spillway.v1.BeatRequest
-	6,  // 17: spillway.v1.PeerService.AddJob:input_type -> spillway.v1.AddJobRequest
-	8,  // 18: spillway.v1.PeerService.RemoveJob:input_type -> spillway.v1.RemoveJobRequest
-	10, // 19: spillway.v1.PeerService.ListInstalled:input_type -> spillway.v1.ListInstalledRequest
-	12, // 20: spillway.v1.PeerService.FindPath:input_type -> spillway.v1.FindPathRequest
-	14, // 21: spillway.v1.PeerService.ReadJob:input_type -> spillway.v1.ReadJobRequest
-	19, // 22: spillway.v1.PeerService.ReadNode:input_type -> spillway.v1.ReadNodeRequest
-	1,  // 23: spillway.v1.PeerService.Greet:output_type -> spillway.v1.GreetResponse
-	3,  // 24: spillway.v1.PeerService.Beat:output_type -> spillway.v1.BeatResponse
-	7,  // 25: spillway.v1.PeerService.AddJob:output_type -> spillway.v1.AddJobResponse
-	9,  // 26: spillway.v1.PeerService.RemoveJob:output_type -> spillway.v1.RemoveJobResponse
-	11, // 27: spillway.v1.PeerService.ListInstalled:output_type -> spillway.v1.ListInstalledResponse
-	13, // 28: spillway.v1.PeerService.FindPath:output_type -> spillway.v1.FindPathResponse
-	15, // 29: spillway.v1.PeerService.ReadJob:output_type -> spillway.v1.ReadJobResponse
-	20, // 30: spillway.v1.PeerService.ReadNode:output_type -> spillway.v1.ReadNodeResponse
-	23, // [23:31] is the sub-list for method output_type
-	15, // [15:23] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	22, // 12: spillway.v1.ReadUnknownResponse.counters:type_name -> spillway.v1.ReadUnknownResponse.CountersEntry
+	0,  // 13: spillway.v1.PeerService.Greet:input_type -> spillway.v1.GreetRequest
+	2,  // 14: spillway.v1.PeerService.Beat:input_type -> spillway.v1.BeatRequest
+	6,  // 15: spillway.v1.PeerService.AddJob:input_type -> spillway.v1.AddJobRequest
+	8,  // 16: spillway.v1.PeerService.RemoveJob:input_type -> spillway.v1.RemoveJobRequest
+	10, // 17: spillway.v1.PeerService.ListInstalled:input_type -> spillway.v1.ListInstalledRequest
+	12, // 18: spillway.v1.PeerService.FindPath:input_type -> spillway.v1.FindPathRequest
+	14, // 19: spillway.v1.PeerService.ReadJob:input_type -> spillway.v1.ReadJobRequest
+	19, // 20: spillway.v1.PeerService.ReadUnknown:input_type -> spillway.v1.ReadUnknownRequest
+	1,  // 21: spillway.v1.PeerService.Greet:output_type -> spillway.v1.GreetResponse
+	3,  // 22: spillway.v1.PeerService.Beat:output_type -> spillway.v1.BeatResponse
+	7,  // 23: spillway.v1.PeerService.AddJob:output_type -> spillway.v1.AddJobResponse
+	9,  // 24: spillway.v1.PeerService.RemoveJob:output_type -> spillway.v1.RemoveJobResponse
+	11, // 25: spillway.v1.PeerService.ListInstalled:output_type -> spillway.v1.ListInstalledResponse
+	13, // 26: spillway.v1.PeerService.FindPath:output_type -> spillway.v1.FindPathResponse
+	15, // 27: spillway.v1.PeerService.ReadJob:output_type -> spillway.v1.ReadJobResponse
+	20, // 28: spillway.v1.PeerService.ReadUnknown:output_type -> spillway.v1.ReadUnknownResponse
+	21, // [21:29] is the sub-list for method output_type
+	13, // [13:21] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_spillway_v1_peer_proto_init() }
@@ -1582,7 +1539,6 @@ func file_spillway_v1_peer_proto_init() {
 	if File_spillway_v1_peer_proto != nil {
 		return
 	}
-	file_spillway_v1_node_proto_init()
 	file_spillway_v1_peer_proto_msgTypes[4].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

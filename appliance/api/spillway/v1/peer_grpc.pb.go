@@ -26,7 +26,7 @@ const (
 	PeerService_ListInstalled_FullMethodName = "/spillway.v1.PeerService/ListInstalled"
 	PeerService_FindPath_FullMethodName      = "/spillway.v1.PeerService/FindPath"
 	PeerService_ReadJob_FullMethodName       = "/spillway.v1.PeerService/ReadJob"
-	PeerService_ReadNode_FullMethodName      = "/spillway.v1.PeerService/ReadNode"
+	PeerService_ReadUnknown_FullMethodName   = "/spillway.v1.PeerService/ReadUnknown"
 )
 
 // PeerServiceClient is the client API for PeerService service.
@@ -50,8 +50,8 @@ type PeerServiceClient interface {
 	FindPath(ctx context.Context, in *FindPathRequest, opts ...grpc.CallOption) (*FindPathResponse, error)
 	// ReadJob reads what the aggregator has of a job. NOT_FOUND: there is none with the id.
 	ReadJob(ctx context.Context, in *ReadJobRequest, opts ...grpc.CallOption) (*ReadJobResponse, error)
-	// ReadNode reads what the appliance says of itself, and its counters of packets of no job.
-	ReadNode(ctx context.Context, in *ReadNodeRequest, opts ...grpc.CallOption) (*ReadNodeResponse, error)
+	// ReadUnknown reads the aggregator's counters of packets of no job.
+	ReadUnknown(ctx context.Context, in *ReadUnknownRequest, opts ...grpc.CallOption) (*ReadUnknownResponse, error)
 }
 
 type peerServiceClient struct {
@@ -135,10 +135,10 @@ func (c *peerServiceClient) ReadJob(ctx context.Context, in *ReadJobRequest, opt
 	return out, nil
 }
 
-func (c *peerServiceClient) ReadNode(ctx context.Context, in *ReadNodeRequest, opts ...grpc.CallOption) (*ReadNodeResponse, error) {
+func (c *peerServiceClient) ReadUnknown(ctx context.Context, in *ReadUnknownRequest, opts ...grpc.CallOption) (*ReadUnknownResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ReadNodeResponse)
-	err := c.cc.Invoke(ctx, PeerService_ReadNode_FullMethodName, in, out, cOpts...)
+	out := new(ReadUnknownResponse)
+	err := c.cc.Invoke(ctx, PeerService_ReadUnknown_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -166,8 +166,8 @@ type PeerServiceServer interface {
 	FindPath(context.Context, *FindPathRequest) (*FindPathResponse, error)
 	// ReadJob reads what the aggregator has of a job. NOT_FOUND: there is none with the id.
 	ReadJob(context.Context, *ReadJobRequest) (*ReadJobResponse, error)
-	// ReadNode reads what the appliance says of itself, and its counters of packets of no job.
-	ReadNode(context.Context, *ReadNodeRequest) (*ReadNodeResponse, error)
+	// ReadUnknown reads the aggregator's counters of packets of no job.
+	ReadUnknown(context.Context, *ReadUnknownRequest) (*ReadUnknownResponse, error)
 	mustEmbedUnimplementedPeerServiceServer()
 }
 
@@ -199,8 +199,8 @@ func (UnimplementedPeerServiceServer) FindPath(context.Context, *FindPathRequest
 func (UnimplementedPeerServiceServer) ReadJob(context.Context, *ReadJobRequest) (*ReadJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReadJob not implemented")
 }
-func (UnimplementedPeerServiceServer) ReadNode(context.Context, *ReadNodeRequest) (*ReadNodeResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ReadNode not implemented")
+func (UnimplementedPeerServiceServer) ReadUnknown(context.Context, *ReadUnknownRequest) (*ReadUnknownResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReadUnknown not implemented")
 }
 func (UnimplementedPeerServiceServer) mustEmbedUnimplementedPeerServiceServer() {}
 func (UnimplementedPeerServiceServer) testEmbeddedByValue()                     {}
@@ -338,20 +338,20 @@ func _PeerService_ReadJob_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
-func _PeerService_ReadNode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ReadNodeRequest)
+func _PeerService_ReadUnknown_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReadUnknownRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(PeerServiceServer).ReadNode(ctx, in)
+		return srv.(PeerServiceServer).ReadUnknown(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: PeerService_ReadNode_FullMethodName,
+		FullMethod: PeerService_ReadUnknown_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(PeerServiceServer).ReadNode(ctx, req.(*ReadNodeRequest))
+		return srv.(PeerServiceServer).ReadUnknown(ctx, req.(*ReadUnknownRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -388,8 +388,8 @@ var PeerService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _PeerService_ReadJob_Handler,
 		},
 		{
-			MethodName: "ReadNode",
-			Handler:    _PeerService_ReadNode_Handler,
+			MethodName: "ReadUnknown",
+			Handler:    _PeerService_ReadUnknown_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
