@@ -89,6 +89,7 @@ demo: need-root build ## train a network on four workers through the XDP aggrega
 sim: need-go need-root ## SEEDS=2800 FIRST=1: that many seeds of the simulated network
 	go test ./sim -run '^TestSeeds$$' -count=1 -v -timeout 120m -args -seeds $(SEEDS) -first $(FIRST)
 	go test ./sim -run '^TestQuorumSeeds$$' -count=1 -v -timeout 120m -args -quorum-seeds $(SEEDS) -first $(FIRST)
+	go test ./sim -run '^TestTreeSeeds$$' -count=1 -v -timeout 120m -args -tree-seeds $(SEEDS) -first $(FIRST)
 
 bench: need-root build lib python-deps compare-deps ## measure everything again and write docs/benchmarks.md; SECTION=words of a title: only that
 	bin/spill-load benchmarks --write docs/benchmarks.md $(if $(SECTION),--section "$(SECTION)")

@@ -52,8 +52,11 @@ type Report struct {
 	// Counters are the aggregator's of all jobs and the whole run, Unassigned those of packets of no job.
 	Counters   map[string]uint64 `json:"counters"`
 	Unassigned map[string]uint64 `json:"unassigned_counters"`
-	Workers    []worker.Stats    `json:"workers"`
-	Faults     faults.Counters   `json:"faults"`
+	// RackCounters and RootCounters are those of several racks' aggregators, added up, and of the root's.
+	RackCounters map[string]uint64 `json:"rack_counters,omitempty"`
+	RootCounters map[string]uint64 `json:"root_counters,omitempty"`
+	Workers      []worker.Stats    `json:"workers"`
+	Faults       faults.Counters   `json:"faults"`
 	// Drops are of the rack's own queues, beside the injected faults.
 	Drops   rack.Drops `json:"drops"`
 	XDPMode string     `json:"xdp_mode"`
@@ -64,6 +67,7 @@ type Report struct {
 type ReportConfig struct {
 	Workers     int     `json:"workers"`
 	Appliances  int     `json:"appliances"`
+	Racks       int     `json:"racks"` // with so many workers each
 	SizeBytes   int64   `json:"size_bytes"`
 	Type        string  `json:"dtype"`
 	Elements    int     `json:"elements"`
@@ -96,6 +100,7 @@ func newReport(o *runOptions, r *rack.Rack) *Report {
 		Config: ReportConfig{
 			Workers:      o.workers,
 			Appliances:   o.appliances,
+			Racks:        o.racks,
 			SizeBytes:    int64(first.size),
 			Type:         o.dtype,
 			Elements:     o.elements,
@@ -162,6 +167,9 @@ func (r *Report) setCounters(ctx context.Context, from *rack.Rack, sessions []*s
 		}
 		for name, n := range counters {
 			r.Counters[name] += n
+		}
+		if err := r.addTree(from, s.task.job().Name); err != nil {
+			return err
 		}
 	}
 	if r.Unassigned, err = from.Unassigned(ctx); err != nil {

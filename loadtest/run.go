@@ -25,7 +25,7 @@ const maxIterations = 1_000_000
 
 // runOptions are the flags of `run`.
 type runOptions struct {
-	workers                  int
+	workers, racks           int
 	size                     quantity.Size
 	rate, homeRate           quantity.Rate
 	loss, duplicate, reorder quantity.Probability
@@ -69,6 +69,7 @@ sum computed apart from the code under test.
   sudo spill-load run --wire-bits 16                           half the traffic, coarser sums
   sudo spill-load run --elements 832 --unicast --output json | jq .p50_ms
   sudo spill-load run --workers 8 --quorum 7 --after 20ms --straggler 100ms --straggler-chance 20% --dtype int32
+  sudo spill-load run --racks 4 --workers 4                    4 racks of 4 workers, an aggregator each, and one above
   sudo spill-load run --tor soft --tor-slots 32                the ToR sums 32 of 256 chunks, the rest spills
   sudo spill-load run --tor soft --tor-slots 64 --tor-partition shared --warmup 1 \
     --jobs name=a,priority=100,size=10MB,count=5 --jobs name=b,size=10MB,count=5,start=5ms,straggler=20ms
@@ -116,7 +117,8 @@ Small tensors are reduced in batches of at most 64 MB, without a pause between
 iterations; fill-in and checks happen between batches. Faults are thrown per packet, at
 each worker's port, each way. SIGINT and SIGTERM stop all in order; the exit code is 1.`,
 		Flags: append([]cli.Flag{
-			&cli.IntFlag{Name: "workers", Aliases: []string{"n"}, Value: 4, Usage: "worker processes, 1 to 64", Destination: &o.workers},
+			&cli.IntFlag{Name: "workers", Aliases: []string{"n"}, Value: 4, Usage: "worker processes, 1 to 64; with --racks, of each rack", Destination: &o.workers},
+			&cli.IntFlag{Name: "racks", Value: 1, Usage: "`RACKS` with an aggregator each, under one at the root: without ToR and daemons", Destination: &o.racks},
 			&cli.GenericFlag{Name: "size", Aliases: []string{"s"}, Value: &o.size, Usage: "`SIZE` of the tensor, like 40MB, 4kB, 1MiB"},
 			&cli.GenericFlag{Name: "rate", Aliases: []string{"r"}, Value: &o.rate, Usage: "`RATE` of each worker's link, each way, like 500mbit, 1gbit, or unshaped"},
 			&cli.GenericFlag{Name: "home-rate", Value: &o.homeRate, Usage: "`RATE` of the link towards the aggregator"},
@@ -161,6 +163,7 @@ func (o *runOptions) validate() error {
 		value, least, most int
 	}{
 		{"workers", o.workers, 1, rack.MaxWorkers},
+		{"racks", o.racks, 1, rack.MaxRacks},
 		{"elements", o.elements, wire.MinElements, wire.MaxElements},
 		{"window", o.window, 1, engine.MaxWindow},
 		{"iterations", o.iterations, 1, maxIterations},
@@ -181,6 +184,9 @@ func (o *runOptions) validate() error {
 	}
 	if o.daemonRestartEvery <= 0 {
 		return usagef("run: --daemon-restart-every is too short")
+	}
+	if err := o.checkRacks(); err != nil {
+		return err
 	}
 	if err := o.checkTasks(); err != nil {
 		return err
@@ -228,6 +234,7 @@ func (o *runOptions) rack(s streams) rack.Config {
 	}
 	return rack.Config{
 		Workers:    o.workers,
+		Racks:      o.racks,
 		Appliances: o.appliances,
 		Elements:   o.elements,
 		Rate:       uint64(o.rate),

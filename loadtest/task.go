@@ -38,7 +38,7 @@ func (o *runOptions) tasks() []task {
 			spec.straggler = o.straggler
 		}
 		if spec.hosts == nil {
-			for host := range o.workers {
+			for host := range o.hosts() {
 				spec.hosts = append(spec.hosts, host)
 			}
 		}
@@ -52,8 +52,8 @@ func (t *task) validate() error {
 	if t.size%elementSize != 0 || t.size/elementSize > maxTensor {
 		return usagef("run: size %d of job %s is not a multiple of %d up to %d bytes", t.size, t.name, elementSize, maxTensor*elementSize)
 	}
-	if last := t.hosts[len(t.hosts)-1]; last >= t.options.workers {
-		return usagef("run: job %s runs on worker %d of workers 0 to %d", t.name, last, t.options.workers-1)
+	if last := t.hosts[len(t.hosts)-1]; last >= t.options.hosts() {
+		return usagef("run: job %s runs on worker %d of workers 0 to %d", t.name, last, t.options.hosts()-1)
 	}
 	return nil
 }

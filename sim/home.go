@@ -111,8 +111,40 @@ func (h *Home) Receive(now int64, frame []byte) ([][]byte, error) {
 			}
 		}
 		return [][]byte{out}, nil
+	case xdp.Pass:
+		if copies := h.replicate(out); copies != nil {
+			return copies, nil
+		}
 	}
 	return nil, fmt.Errorf("the aggregator passed on a frame of %d bytes", len(frame))
+}
+
+// replicate does what the tc program does where a job has no group: a copy to each member. nil: the frame is not for it.
+func (h *Home) replicate(frame []byte) (copies [][]byte) {
+	if len(frame) < HeaderBytes+wire.HeaderSize || !bytes.Equal(frame[26:30], frame[30:34]) {
+		return nil
+	}
+	job, ok := h.jobs[binary.BigEndian.Uint16(frame[HeaderBytes+4:])]
+	if !ok || job.Group.IsValid() {
+		return nil
+	}
+	for _, m := range job.Members {
+		if m.MAC == nil {
+			continue // a ToR
+		}
+		port := m.Port
+		if port == 0 {
+			port = job.WorkerPort
+		}
+		own := bytes.Clone(frame)
+		copy(own, m.MAC)
+		copy(own[30:], m.Addr.AsSlice())
+		binary.BigEndian.PutUint16(own[36:], port)
+		binary.BigEndian.PutUint16(own[24:], 0)
+		binary.BigEndian.PutUint16(own[24:], checksum(own[14:34]))
+		copies = append(copies, own)
+	}
+	return copies
 }
 
 // resultsOf are those of the frame's job, nil if it has no policy or is not here.

@@ -48,6 +48,9 @@ type Kit struct {
 	Others     []*xdp.Aggregator            // of further homes
 	Planes     map[int]*dataplane.Dataplane // by limit: a ToR each
 	Job        uint16                       // the lower of the two ids that a run may use
+	// Tree is the aggregator of all nodes of a Tree, where the job of a run has mostNodes ids from TreeJob on: the nodes' addresses and ports keep them apart.
+	Tree    *xdp.Aggregator
+	TreeJob uint16
 }
 
 // NewKit loads ToRs for runs with aggregators that others may use at the same time with other ids; a scenario with several homes needs one for each.

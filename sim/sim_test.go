@@ -36,13 +36,20 @@ func TestMain(m *testing.M) {
 		}
 		aggregators = append(aggregators, aggregator)
 	}
+	forest, err := xdp.Load(xdp.Config{MaxJobs: uint32(lanes * mostNodes), FirstPort: 9696, Ports: 128})
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%+v\n", err)
+		return
+	}
+	aggregators = append(aggregators, forest)
 	kits = make(chan *Kit, lanes)
 	for lane := range lanes {
-		kit, err := NewKit(uint16(lane*mostJobs), aggregators[0], aggregators[1:]...)
+		kit, err := NewKit(uint16(lane*mostJobs), aggregators[0], aggregators[1:mostHomes]...)
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "%+v\n", err)
 			return
 		}
+		kit.Tree, kit.TreeJob = forest, uint16(lane*mostNodes)
 		kits <- kit
 	}
 	code = m.Run()

@@ -182,8 +182,8 @@ func (t *Tor) pushTenant(index uint8, n *tenant) error {
 	publish := &dataplane.Publish{ToWorkers: &dataplane.ToWorkers{
 		Group: group, SrcMAC: macOf(home), DstMAC: macOf(job.Group), Src: home, Dst: job.Group, SrcPort: job.Home.Port(), DstPort: job.WorkerPort,
 	}}
-	if job.Policy.Quorum != 0 {
-		// Only one may publish: the home could have released a chunk that is completed here.
+	if job.Policy.Quorum != 0 || job.Parent != nil {
+		// Not the root: the home could have released a chunk that is completed here, or has a parent.
 		publish = &dataplane.Publish{ToParent: &dataplane.ToParent{
 			Port: homePort, MAC: macOf(home), Src: torAddr, Dst: home,
 			FirstPort: job.Home.Port(), PortMask: job.HomePorts - 1, Bits: wire.FullBitmap(job.Workers),

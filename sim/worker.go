@@ -83,7 +83,7 @@ func (w *Worker) take(now int64, frame []byte) error {
 		w.recovered(now - w.moved)
 	}
 	w.moved = 0
-	return w.taken.note(w.addr, frame[HeaderBytes:])
+	return w.taken.note(w.addr, frame[HeaderBytes:], w.cfg.Level)
 }
 
 func (w *Worker) isHome(addr netip.Addr) bool {
@@ -96,11 +96,14 @@ func (w *Worker) isHome(addr netip.Addr) bool {
 }
 
 // note adds a RESULT that a worker took. What no order of adding keeps in range has no value that all would have to agree on.
-func (t taken) note(who netip.Addr, packet []byte) error {
+func (t taken) note(who netip.Addr, packet []byte, level *engine.Level) error {
 	var h wire.Header
 	elements, err := h.Decode(packet)
 	if err != nil {
 		return err
+	}
+	if level != nil && h.Bitmap == wire.FullBitmap(len(level.Ranks)) {
+		h.Bitmap = everybody
 	}
 	was, again := t[h.Seq]
 	switch {
@@ -111,6 +114,9 @@ func (t taken) note(who netip.Addr, packet []byte) error {
 	}
 	return nil
 }
+
+// everybody is the bitmap of a RESULT in a tree, whose levels have bitmaps of their own.
+const everybody = ^uint64(0)
 
 // Wake polls the engine.
 func (w *Worker) Wake(now int64) ([][]byte, int64, error) {

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	v1 "spillway/appliance/api/spillway/v1"
+	"spillway/wire"
+	"spillway/worker/engine"
 )
 
 // Bounds of what an appliance may ask of a worker's timers: beyond them a mistake in units is likelier than a wish.
@@ -26,8 +28,8 @@ func paramsOf(said *v1.Parameters, rank int) (Params, error) {
 		Job:        uint16(r.number("job id", said.GetJobId(), math.MaxUint16)),
 		Generation: uint8(said.GetGeneration()), // packets carry it modulo 256
 		Cookie:     said.GetCookie(),
-		Rank:       int(r.number("rank", said.GetRank(), math.MaxUint16)),
-		Workers:    int(r.number("workers", said.GetWorkers(), math.MaxUint16)),
+		Rank:       int(r.number("rank", said.GetRank(), engine.MaxTreeWorkers)),
+		Workers:    int(r.number("workers", said.GetWorkers(), engine.MaxTreeWorkers)),
 		Elements:   int(r.number("elements", said.GetElements(), math.MaxUint16)),
 		Window:     int(r.number("window", said.GetWindow(), math.MaxUint16)),
 		WireBits:   int(r.number("bits of an element on the wire", said.GetWireBits(), math.MaxUint8)),
@@ -53,6 +55,7 @@ func paramsOf(said *v1.Parameters, rank int) (Params, error) {
 			Offset: uint16(r.number("tor offset", region.GetOffset(), math.MaxUint16)),
 		}
 	}
+	p.Level = r.level(said.GetTree())
 	for _, h := range said.GetHomes() {
 		home := Home{
 			Addr:  netip.AddrPortFrom(r.address("home", h.GetAddress()), uint16(r.number("home port", h.GetPort(), math.MaxUint16))),
@@ -101,6 +104,26 @@ func (r *reading) address(what, text string) netip.Addr {
 		r.wrong("%s: %w", what, err)
 	}
 	return addr
+}
+
+// level reads a worker's place in a tree, nil if there is none.
+func (r *reading) level(said *v1.TreePlace) *Level {
+	if said == nil {
+		return nil
+	}
+	level := &Level{Bit: int(r.number("bit", said.GetBit(), wire.MaxChildren-1)), Ranks: r.ranks(said.GetRanks())}
+	for _, branch := range said.GetBeyond() {
+		level.Beyond = append(level.Beyond, r.ranks(branch.GetRanks()))
+	}
+	return level
+}
+
+func (r *reading) ranks(numbers []uint32) []int {
+	var ranks []int
+	for _, n := range numbers {
+		ranks = append(ranks, int(r.number("rank", n, engine.MaxTreeWorkers-1)))
+	}
+	return ranks
 }
 
 // duration reads one that may be left out, and is 0 then.

@@ -20,6 +20,8 @@ type Params struct {
 	// Rank is this worker's, in [0, Workers).
 	Rank    int
 	Workers int
+	// Level is what this worker is at its home if that is a node of a tree, as in a job of several racks; nil: its bit is its rank.
+	Level *Level
 	// Elements is E, the elements of a full chunk: a multiple of 32 from 32 to 832, such that 56 + 4E bytes fit the MTU.
 	Elements int
 	// Window is W, the chunks in flight.
@@ -55,6 +57,9 @@ type Home = transport.Home
 
 // TorRegion is the part of the ToR's slots that a job was given.
 type TorRegion = engine.TorRegion
+
+// Level is a worker's place among the children of its home.
+type Level = engine.Level
 
 // Defaults of the times in Params.
 const (
@@ -112,7 +117,7 @@ func (p Params) Validate() error {
 
 func (p Params) engine() engine.Config {
 	return engine.Config{
-		Job: p.Job, Generation: p.Generation, Cookie: p.Cookie, Rank: p.Rank, Workers: p.Workers, Elements: p.Elements, Window: p.Window,
+		Job: p.Job, Generation: p.Generation, Cookie: p.Cookie, Rank: p.Rank, Workers: p.Workers, Level: p.Level, Elements: p.Elements, Window: p.Window,
 		WireBits: p.WireBits, Policy: p.Policy.engine(), Priority: p.Priority, Tor: p.Tor, Shards: len(p.Homes), MinRTO: int64(p.MinRTO), MaxRTO: int64(p.MaxRTO), Silence: int64(p.Silence),
 	}
 }

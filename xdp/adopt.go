@@ -23,7 +23,8 @@ import (
 func (a *Aggregator) maps() map[string]**ebpf.Map {
 	o := &a.objects.aggregatorMaps
 	return map[string]**ebpf.Map{
-		"jobs": &o.Jobs, "members": &o.Members, "replicas": &o.Replicas, "counters": &o.Counters, "slots": &o.Slots, "progress": &o.Progress, "lateness": &o.Lateness, "known": &o.Known,
+		"jobs": &o.Jobs, "members": &o.Members, "replicas": &o.Replicas, "counters": &o.Counters, "slots": &o.Slots, "progress": &o.Progress, "lateness": &o.Lateness,
+		"known": &o.Known, "uplinks": &o.Uplinks, "parents": &o.Parents,
 		"payload_32_map": &o.Payload32Map, "payload_64_map": &o.Payload64Map,
 		"payload_256_map": &o.Payload256Map, "payload_832_map": &o.Payload832Map,
 	}
@@ -163,6 +164,9 @@ func (a *Aggregator) readJobs() error {
 	if err := a.readMembers(); err != nil {
 		return err
 	}
+	if err := a.readParents(); err != nil {
+		return err
+	}
 	for id, in := range a.jobs {
 		if err := a.readReplicas(id, in); err != nil {
 			return err
@@ -232,7 +236,8 @@ func (a *Aggregator) readReplicas(id uint16, in *installed) error {
 		if at < 0 {
 			return fmt.Errorf("%w: job %d has a copy for %v, who is no member", ErrDamaged, id, addrOf(to.Addr))
 		}
-		in.job.Members[at].MAC, in.job.Members[at].Ifindex = net.HardwareAddr(to.Mac[:]), int(to.Ifindex)
+		m := &in.job.Members[at]
+		m.MAC, m.Ifindex, m.Port = net.HardwareAddr(to.Mac[:]), int(to.Ifindex), swap16(to.Port)
 	}
 	return nil
 }

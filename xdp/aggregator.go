@@ -141,7 +141,7 @@ func (c Config) apply(spec *ebpf.CollectionSpec) error {
 		}
 	}
 	entries := map[string]uint32{
-		"jobs": c.MaxJobs, "counters": c.MaxJobs + 1, "progress": c.MaxJobs, "lateness": c.MaxJobs, "known": c.MaxJobs,
+		"jobs": c.MaxJobs, "counters": c.MaxJobs + 1, "progress": c.MaxJobs, "lateness": c.MaxJobs, "known": c.MaxJobs, "uplinks": c.MaxJobs, "parents": c.MaxJobs,
 		"members": c.MaxJobs * maxMembers, "replicas": c.MaxJobs * wire.MaxChildren,
 		"slots": c.Slots.total(),
 	}
@@ -228,6 +228,7 @@ const (
 	Drop     Verdict = 1 // consumed
 	Pass     Verdict = 2 // not Spillway's, or for the replicator
 	Transmit Verdict = 3 // out of the interface it came from
+	Redirect Verdict = 4 // out of another
 )
 
 // Attachments returns the interfaces that the program is on, by index.

@@ -29,6 +29,13 @@ type aggregatorActivity struct {
 	Prompt  uint64
 }
 
+type aggregatorBelow struct {
+	_     structs.HostLayout
+	As    aggregatorMember
+	Job   uint32
+	Terms uint32
+}
+
 type aggregatorCounter uint32
 
 const (
@@ -49,25 +56,30 @@ const (
 	aggregatorCounterCOUNT_RELEASED         aggregatorCounter = 14
 	aggregatorCounterCOUNT_LATE             aggregatorCounter = 15
 	aggregatorCounterCOUNT_LAGGING          aggregatorCounter = 16
-	aggregatorCounterCOUNT_BAD_LENGTH       aggregatorCounter = 17
-	aggregatorCounterCOUNT_BAD_VERSION      aggregatorCounter = 18
-	aggregatorCounterCOUNT_BAD_TYPE         aggregatorCounter = 19
-	aggregatorCounterCOUNT_BAD_FLAGS        aggregatorCounter = 20
-	aggregatorCounterCOUNT_BAD_OP           aggregatorCounter = 21
-	aggregatorCounterCOUNT_BAD_ELEMS        aggregatorCounter = 22
-	aggregatorCounterCOUNT_UNKNOWN_JOB      aggregatorCounter = 23
-	aggregatorCounterCOUNT_BAD_GENERATION   aggregatorCounter = 24
-	aggregatorCounterCOUNT_BAD_COOKIE       aggregatorCounter = 25
-	aggregatorCounterCOUNT_NOT_MEMBER       aggregatorCounter = 26
-	aggregatorCounterCOUNT_BAD_BITMAP       aggregatorCounter = 27
-	aggregatorCounterCOUNT_STALE            aggregatorCounter = 28
-	aggregatorCounterCOUNT_MISMATCH         aggregatorCounter = 29
-	aggregatorCounterCOUNT_OVERLAP          aggregatorCounter = 30
-	aggregatorCounterCOUNT_DUPLICATE_RESULT aggregatorCounter = 31
-	aggregatorCounterCOUNT_UNSOLICITED      aggregatorCounter = 32
-	aggregatorCounterCOUNT_INTERNAL         aggregatorCounter = 33
-	aggregatorCounterCOUNT_CONTENDED        aggregatorCounter = 34
-	aggregatorCounterCOUNT_END              aggregatorCounter = 35
+	aggregatorCounterCOUNT_SENT_UP          aggregatorCounter = 17
+	aggregatorCounterCOUNT_ASKED_UP         aggregatorCounter = 18
+	aggregatorCounterCOUNT_RETURNED_UP      aggregatorCounter = 19
+	aggregatorCounterCOUNT_PASSED_DOWN      aggregatorCounter = 20
+	aggregatorCounterCOUNT_BAD_LENGTH       aggregatorCounter = 21
+	aggregatorCounterCOUNT_BAD_VERSION      aggregatorCounter = 22
+	aggregatorCounterCOUNT_BAD_TYPE         aggregatorCounter = 23
+	aggregatorCounterCOUNT_BAD_FLAGS        aggregatorCounter = 24
+	aggregatorCounterCOUNT_BAD_OP           aggregatorCounter = 25
+	aggregatorCounterCOUNT_BAD_ELEMS        aggregatorCounter = 26
+	aggregatorCounterCOUNT_UNKNOWN_JOB      aggregatorCounter = 27
+	aggregatorCounterCOUNT_BAD_GENERATION   aggregatorCounter = 28
+	aggregatorCounterCOUNT_BAD_COOKIE       aggregatorCounter = 29
+	aggregatorCounterCOUNT_NOT_MEMBER       aggregatorCounter = 30
+	aggregatorCounterCOUNT_BAD_BITMAP       aggregatorCounter = 31
+	aggregatorCounterCOUNT_STALE            aggregatorCounter = 32
+	aggregatorCounterCOUNT_MISMATCH         aggregatorCounter = 33
+	aggregatorCounterCOUNT_OVERLAP          aggregatorCounter = 34
+	aggregatorCounterCOUNT_DUPLICATE_RESULT aggregatorCounter = 35
+	aggregatorCounterCOUNT_UNSOLICITED      aggregatorCounter = 36
+	aggregatorCounterCOUNT_NEEDLESS         aggregatorCounter = 37
+	aggregatorCounterCOUNT_INTERNAL         aggregatorCounter = 38
+	aggregatorCounterCOUNT_CONTENDED        aggregatorCounter = 39
+	aggregatorCounterCOUNT_END              aggregatorCounter = 40
 )
 
 type aggregatorJob struct {
@@ -91,12 +103,14 @@ type aggregatorJob struct {
 	Bound       uint32
 	Zero        uint32
 	After       uint32
+	Inner       uint32
 	Active      uint32
+	_           [4]byte
 }
 
 type aggregatorJobCounters struct {
 	_      structs.HostLayout
-	Of     [35]uint64
+	Of     [40]uint64
 	Member [65]aggregatorActivity
 }
 
@@ -137,6 +151,13 @@ type aggregatorMemberKey struct {
 	Job  uint32
 }
 
+type aggregatorParentKey struct {
+	_    structs.HostLayout
+	Addr uint32
+	Job  uint16
+	Port uint16
+}
+
 type aggregatorPayload256 struct {
 	_       structs.HostLayout
 	Element [256]int32
@@ -169,7 +190,7 @@ type aggregatorReplica struct {
 	Addr    uint32
 	Ifindex uint32
 	Mac     [6]uint8
-	Unused  [2]uint8
+	Port    uint16
 }
 
 type aggregatorSlot struct {
@@ -185,8 +206,33 @@ type aggregatorSlot struct {
 	Wide     uint8
 	Addends  uint8
 	Unused   uint8
-	Verdict  uint32
+	Verdict  uint16
+	Place    uint16
 	Claimed  uint64
+}
+
+type aggregatorUplink struct {
+	_           structs.HostLayout
+	Full        uint64
+	Bit         uint64
+	Parent      uint32
+	Self        uint32
+	Group       uint32
+	Cookie      uint32
+	Job         uint16
+	Generation  uint8
+	Rank        uint8
+	ParentPort  uint16
+	SelfPort    uint16
+	ParentPorts uint16
+	Shards      uint16
+	Up          uint32
+	Down        uint32
+	Mac         [6]uint8
+	SelfMac     [6]uint8
+	DownMac     [6]uint8
+	Unused      [6]uint8
+	_           [4]byte
 }
 
 // Names of all BPF objects in the ELF.
@@ -198,6 +244,7 @@ const (
 	aggregatorMapKnown          = "known"
 	aggregatorMapLateness       = "lateness"
 	aggregatorMapMembers        = "members"
+	aggregatorMapParents        = "parents"
 	aggregatorMapPayload256Map  = "payload_256_map"
 	aggregatorMapPayload32Map   = "payload_32_map"
 	aggregatorMapPayload64Map   = "payload_64_map"
@@ -205,6 +252,7 @@ const (
 	aggregatorMapProgress       = "progress"
 	aggregatorMapReplicas       = "replicas"
 	aggregatorMapSlots          = "slots"
+	aggregatorMapUplinks        = "uplinks"
 	aggregatorProgAggregator    = "aggregator"
 	aggregatorProgClock         = "clock"
 	aggregatorProgReplicator    = "replicator"
@@ -271,6 +319,7 @@ type aggregatorMapSpecs struct {
 	Known         *ebpf.MapSpec `ebpf:"known"`
 	Lateness      *ebpf.MapSpec `ebpf:"lateness"`
 	Members       *ebpf.MapSpec `ebpf:"members"`
+	Parents       *ebpf.MapSpec `ebpf:"parents"`
 	Payload256Map *ebpf.MapSpec `ebpf:"payload_256_map"`
 	Payload32Map  *ebpf.MapSpec `ebpf:"payload_32_map"`
 	Payload64Map  *ebpf.MapSpec `ebpf:"payload_64_map"`
@@ -278,6 +327,7 @@ type aggregatorMapSpecs struct {
 	Progress      *ebpf.MapSpec `ebpf:"progress"`
 	Replicas      *ebpf.MapSpec `ebpf:"replicas"`
 	Slots         *ebpf.MapSpec `ebpf:"slots"`
+	Uplinks       *ebpf.MapSpec `ebpf:"uplinks"`
 }
 
 // aggregatorVariableSpecs contains global variables before they are loaded into the kernel.
@@ -316,6 +366,7 @@ type aggregatorMaps struct {
 	Known         *ebpf.Map `ebpf:"known"`
 	Lateness      *ebpf.Map `ebpf:"lateness"`
 	Members       *ebpf.Map `ebpf:"members"`
+	Parents       *ebpf.Map `ebpf:"parents"`
 	Payload256Map *ebpf.Map `ebpf:"payload_256_map"`
 	Payload32Map  *ebpf.Map `ebpf:"payload_32_map"`
 	Payload64Map  *ebpf.Map `ebpf:"payload_64_map"`
@@ -323,6 +374,7 @@ type aggregatorMaps struct {
 	Progress      *ebpf.Map `ebpf:"progress"`
 	Replicas      *ebpf.Map `ebpf:"replicas"`
 	Slots         *ebpf.Map `ebpf:"slots"`
+	Uplinks       *ebpf.Map `ebpf:"uplinks"`
 }
 
 func (m *aggregatorMaps) Close() error {
@@ -332,6 +384,7 @@ func (m *aggregatorMaps) Close() error {
 		m.Known,
 		m.Lateness,
 		m.Members,
+		m.Parents,
 		m.Payload256Map,
 		m.Payload32Map,
 		m.Payload64Map,
@@ -339,6 +392,7 @@ func (m *aggregatorMaps) Close() error {
 		m.Progress,
 		m.Replicas,
 		m.Slots,
+		m.Uplinks,
 	)
 }
 

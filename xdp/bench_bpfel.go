@@ -24,6 +24,7 @@ const (
 	benchMapKnown              = "known"
 	benchMapLateness           = "lateness"
 	benchMapMembers            = "members"
+	benchMapParents            = "parents"
 	benchMapPayload256Map      = "payload_256_map"
 	benchMapPayload32Map       = "payload_32_map"
 	benchMapPayload64Map       = "payload_64_map"
@@ -31,6 +32,7 @@ const (
 	benchMapProgress           = "progress"
 	benchMapReplicas           = "replicas"
 	benchMapSlots              = "slots"
+	benchMapUplinks            = "uplinks"
 	benchProgBenchBare         = "bench_bare"
 	benchProgBenchBareChunk    = "bench_bare_chunk"
 	benchProgBenchChunk        = "bench_chunk"
@@ -105,6 +107,7 @@ type benchMapSpecs struct {
 	Known              *ebpf.MapSpec `ebpf:"known"`
 	Lateness           *ebpf.MapSpec `ebpf:"lateness"`
 	Members            *ebpf.MapSpec `ebpf:"members"`
+	Parents            *ebpf.MapSpec `ebpf:"parents"`
 	Payload256Map      *ebpf.MapSpec `ebpf:"payload_256_map"`
 	Payload32Map       *ebpf.MapSpec `ebpf:"payload_32_map"`
 	Payload64Map       *ebpf.MapSpec `ebpf:"payload_64_map"`
@@ -112,6 +115,7 @@ type benchMapSpecs struct {
 	Progress           *ebpf.MapSpec `ebpf:"progress"`
 	Replicas           *ebpf.MapSpec `ebpf:"replicas"`
 	Slots              *ebpf.MapSpec `ebpf:"slots"`
+	Uplinks            *ebpf.MapSpec `ebpf:"uplinks"`
 }
 
 // benchVariableSpecs contains global variables before they are loaded into the kernel.
@@ -154,6 +158,7 @@ type benchMaps struct {
 	Known              *ebpf.Map `ebpf:"known"`
 	Lateness           *ebpf.Map `ebpf:"lateness"`
 	Members            *ebpf.Map `ebpf:"members"`
+	Parents            *ebpf.Map `ebpf:"parents"`
 	Payload256Map      *ebpf.Map `ebpf:"payload_256_map"`
 	Payload32Map       *ebpf.Map `ebpf:"payload_32_map"`
 	Payload64Map       *ebpf.Map `ebpf:"payload_64_map"`
@@ -161,6 +166,7 @@ type benchMaps struct {
 	Progress           *ebpf.Map `ebpf:"progress"`
 	Replicas           *ebpf.Map `ebpf:"replicas"`
 	Slots              *ebpf.Map `ebpf:"slots"`
+	Uplinks            *ebpf.Map `ebpf:"uplinks"`
 }
 
 func (m *benchMaps) Close() error {
@@ -173,6 +179,7 @@ func (m *benchMaps) Close() error {
 		m.Known,
 		m.Lateness,
 		m.Members,
+		m.Parents,
 		m.Payload256Map,
 		m.Payload32Map,
 		m.Payload64Map,
@@ -180,6 +187,7 @@ func (m *benchMaps) Close() error {
 		m.Progress,
 		m.Replicas,
 		m.Slots,
+		m.Uplinks,
 	)
 }
 

@@ -15,13 +15,15 @@ import (
 	"spillway/wire/hostile"
 )
 
-// The jobs under attack: one with a ToR, whose partial sums may have any bits, one of unicast copies, and one with a quorum and a ToR. They have chunks of 64
-// elements and lie side by side in one class of slots. They are on other ports of the home.
+// The jobs under attack: one with a ToR, whose partial sums may have any bits, one of unicast copies, one with a quorum and a ToR, and one
+// whose home is a node of a tree (innerJob), with a ToR. They have chunks of 64 elements and lie side by side in one class of slots. They are on other ports of the home.
 const (
-	attackedSlots = 48
+	attackedSlots = 64
 	attackedRing  = 16
 	// attackedQuorum is the job with a quorum, whose ring is as large.
 	attackedQuorum = 3
+	// attackedNode is the job of the tree.
+	attackedNode = 4
 )
 
 var attackedTor = netip.MustParseAddr("10.77.0.253")
@@ -40,7 +42,10 @@ func attackedJobs() []Job {
 	c.ID, c.Generation, c.Cookie, c.Policy = attackedQuorum, 4, 0xfeedbeee, Policy{Quorum: 2, After: time.Millisecond}
 	c.Home = netip.AddrPortFrom(homeAddr, wire.BasePort+3)
 	c.Members = append(c.Members, Member{Addr: attackedTor, Bits: wire.FullBitmap(3)})
-	return []Job{a, b, c}
+	d := innerJob(3, 64)
+	d.ID, d.Generation, d.Cookie, d.Home = attackedNode, 5, 0xfeedbeed, netip.AddrPortFrom(homeAddr, wire.BasePort+4)
+	d.Parent.Self = netip.AddrPortFrom(nodeAddr, wire.BasePort+5)
+	return []Job{a, b, c, d}
 }
 
 // An attack is an aggregator under attack: what is in its maps, as it was after the packet before.
@@ -66,7 +71,7 @@ const noJob = -1
 // underAttack loads an aggregator of its own, so that all there is of slots can be read at once.
 func underAttack(t testing.TB) *attack {
 	t.Helper()
-	a, err := Load(Config{MaxJobs: 16, Slots: Slots{1, attackedSlots, 1, 1}, Ports: 4, SimulatedClock: true})
+	a, err := Load(Config{MaxJobs: 16, Slots: Slots{1, attackedSlots, 1, 1}, Ports: 8, SimulatedClock: true})
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}
@@ -77,10 +82,10 @@ func underAttack(t testing.TB) *attack {
 	})
 	at := &attack{TB: t, a: a, jobs: attackedJobs(), behind: &behind{}, met: map[string]uint64{}}
 	at.world = hostile.World{
-		Addrs: []netip.Addr{homeAddr, attackedTor, groupAddr, netip.MustParseAddr("10.77.0.77"), netip.MustParseAddr("0.0.0.0"), netip.MustParseAddr("255.255.255.255")},
-		Ports: []uint16{wire.BasePort, wire.BasePort + 1, wire.BasePort + 2, wire.BasePort + 3, wire.BasePort + 4, wire.BasePort - 1, workerPort, 0, 0xffff},
-		Jobs:  []uint16{0, 2, 3, 7, 15, 16, 0xffff}, Generations: []uint8{0, 1, 2, 3, 4, 0xfe, 0xff}, Cookies: []uint32{0, 1, 0xfeedbeef, 0xfeedbeee},
-		Bitmaps: []uint64{0, 1, 2, 3, 4, 6, 7, 8, 15, 16, 1 << 63, ^uint64(0)}, Slots: []uint16{0, 1, 0xffff}, Ring: attackedRing,
+		Addrs: []netip.Addr{homeAddr, attackedTor, groupAddr, parentAddr, nodeAddr, aboveGroup, workerAddr(tor), netip.MustParseAddr("10.77.0.77"), netip.MustParseAddr("0.0.0.0"), netip.MustParseAddr("255.255.255.255")},
+		Ports: []uint16{wire.BasePort, wire.BasePort + 1, wire.BasePort + 2, wire.BasePort + 3, wire.BasePort + 4, wire.BasePort + 5, wire.BasePort + 8, wire.BasePort - 1, workerPort, 0, 0xffff},
+		Jobs:  []uint16{0, 2, 3, 4, 5, 7, 15, 16, 0xffff}, Generations: []uint8{0, 1, 2, 3, 4, 5, 77, 0xfe, 0xff}, Cookies: []uint32{0, 1, 0xfeedbeef, 0xfeedbeee, 0xfeedbeed, 0xabcdef01},
+		Bitmaps: []uint64{0, 1, 2, 3, 4, 6, 7, 8, 15, 16, 1 << 63, ^uint64(0)}, Slots: []uint16{0, 1, 64, 65, 127, 128, 0xffff}, Ring: attackedRing,
 		Elements: []int{0, 1, 31, 32, 33, 63, 64, 65, 96, 832, 833},
 	}
 	for rank := range 5 {
@@ -116,6 +121,9 @@ func (at *attack) wait(d time.Duration) {
 // honest is a valid packet of a member, for one of the chunks from base on.
 func (at *attack) honest(rng *rand.Rand, base uint32) []byte {
 	job := at.jobs[rng.IntN(len(at.jobs))]
+	if job.Parent != nil && rng.IntN(2) == 0 {
+		return honestParent(rng, &job, base)
+	}
 	who := job.Members[rng.IntN(len(job.Members))]
 	h := wire.Header{
 		Version: wire.Version, Type: wire.Data, Job: job.ID, Generation: job.Generation, Cookie: job.Cookie, Priority: 1,
@@ -140,6 +148,70 @@ func (at *attack) honest(rng *rand.Rand, base uint32) []byte {
 	}
 	home := netip.AddrPortFrom(job.Home.Addr(), job.Home.Port()+wire.HomePort(h.Seq, job.HomePorts))
 	return udpFrame(workerMAC(0), homeMAC, netip.AddrPortFrom(who.Addr, workerPort), home, 2, payload)
+}
+
+// honestParent is a valid packet of a job's parent.
+func honestParent(rng *rand.Rand, job *Job, base uint32) []byte {
+	p := job.Parent
+	h := wire.Header{
+		Version: wire.Version, Type: wire.Result, Job: p.Job, Generation: p.Generation, Cookie: p.Cookie,
+		Seq: base + uint32(rng.IntN(job.Window)), Bitmap: wire.FullBitmap(p.Children), Elems: 64, Slot: uint16(rng.IntN(3)<<6 | rng.IntN(4)),
+	}
+	if t := rng.IntN(4); t < 3 {
+		h.Type, h.Elems, h.Bitmap = []wire.Type{wire.Solicit, wire.Pending, wire.Pending}[t], 0, uint64(rng.IntN(8))
+		if t == 2 && rng.IntN(2) == 0 {
+			h.Flags, h.Bitmap = wire.Partial, rng.Uint64()
+		}
+	}
+	payload := make([]byte, wire.HeaderSize+int(h.Elems)*wire.ElementSize)
+	h.Encode(payload)
+	for i := wire.HeaderSize; i < len(payload); i++ {
+		payload[i] = byte(rng.Uint32())
+	}
+	to := p.Self
+	if rng.IntN(2) == 0 {
+		to = netip.AddrPortFrom(p.Group, to.Port())
+	}
+	return udpFrame(parentMAC, nodeMAC, p.Home, to, 2, payload)
+}
+
+// below is the job whose parent a frame is from, by docs/protocol.md, section 9; nil: it is none's.
+func (at *attack) below(f []byte) *Job {
+	for i := range at.jobs {
+		p := at.jobs[i].Parent
+		if p != nil && p.Home.Addr().As4() == [4]byte(f[26:30]) && p.Job == binary.BigEndian.Uint16(f[46:]) && p.Self.Port() == binary.BigEndian.Uint16(f[36:]) {
+			return &at.jobs[i]
+		}
+	}
+	return nil
+}
+
+// refusalOfParent is the reason to drop what is a parent's, up to the slot.
+func refusalOfParent(f []byte, job *Job) (reason string, counted int) {
+	p, to, typ := job.Parent, netip.AddrFrom4([4]byte(f[30:34])), wire.Type(f[43])
+	bitmap, full, flags := binary.BigEndian.Uint64(f[58:]), wire.FullBitmap(p.Children), wire.Flags(f[44])
+	allowed := wire.Flags(0)
+	if typ == wire.Pending {
+		allowed = wire.Partial
+	}
+	switch {
+	case to != p.Self.Addr() && to != p.Group:
+		return "unknown_job", noJob
+	case f[48] != p.Generation:
+		reason = "bad_generation"
+	case binary.BigEndian.Uint32(f[50:]) != p.Cookie:
+		reason = "bad_cookie"
+	case int(binary.BigEndian.Uint16(f[66:])) > job.Elements:
+		reason = "bad_elems"
+	case typ == wire.Result && (bitmap != full || flags&wire.Partial != 0):
+		reason = "bad_bitmap"
+	case typ == wire.Result:
+	case flags&^allowed != 0:
+		reason = "bad_flags"
+	case flags == 0 && bitmap&^full != 0:
+		reason = "bad_bitmap"
+	}
+	return reason, int(job.ID)
 }
 
 // content reads the maps whole, for there are many packets.
@@ -198,16 +270,20 @@ func (at *attack) refusal(f []byte) (mine bool, reason string, counted int, admi
 	switch {
 	case f[42] != wire.Version:
 		return true, "bad_version", noJob, nil
-	case !slices.Contains([]wire.Type{wire.Data, wire.Result, wire.Probe}, typ):
+	case typ < wire.Data || typ > wire.Probe, (typ == wire.Solicit || typ == wire.Pending) && at.below(f) == nil:
 		return true, "bad_type", noJob, nil
 	case f[44] > 15:
 		return true, "bad_flags", noJob, nil
 	case f[45] > 2:
 		return true, "bad_op", noJob, nil
-	case (elems == 0) != (typ == wire.Probe) || elems > wire.MaxElements:
+	case (elems == 0) != (typ >= wire.Solicit) || elems > wire.MaxElements:
 		return true, "bad_elems", noJob, nil
 	case udp != 36+4*elems:
 		return true, "bad_length", noJob, nil
+	}
+	if job := at.below(f); job != nil && typ != wire.Data && typ != wire.Probe {
+		reason, counted = refusalOfParent(f, job)
+		return true, reason, counted, job
 	}
 	i := slices.IndexFunc(at.jobs, func(j Job) bool { return j.ID == binary.BigEndian.Uint16(f[46:]) })
 	if i < 0 || [4]byte(f[30:34]) != homeAddr.As4() || port < at.jobs[i].Home.Port() || port >= at.jobs[i].Home.Port()+at.jobs[i].HomePorts {
@@ -226,7 +302,7 @@ func (at *attack) refusal(f []byte) (mine bool, reason string, counted int, admi
 	case who < 0:
 		reason = "not_member"
 	case bitmap == 0,
-		typ == wire.Result && bitmap != full && (f[44]&byte(wire.Partial) == 0 || bitmap&^full != 0),
+		typ == wire.Result && bitmap != full && (f[44]&byte(wire.Partial) == 0 || bitmap&^full != 0 || job.Parent != nil),
 		typ != wire.Result && bitmap&^job.Members[who].Bits != 0:
 		reason = "bad_bitmap"
 	}

@@ -19,7 +19,7 @@ import (
 func dropReasons(a *Aggregator) []string { return a.names[slices.Index(a.names, "bad_length"):] }
 
 // slotReasons are those of packets that are dropped because of what their slot holds.
-var slotReasons = []string{"stale", "mismatch", "overlap", "duplicate_result", "unsolicited"}
+var slotReasons = []string{"stale", "mismatch", "overlap", "duplicate_result", "unsolicited", "needless"}
 
 // hit sends a frame and checks all that the protocol promises of whatever may arrive. It returns the reason for which it was dropped, if it was.
 func (at *attack) hit(f []byte) string {
@@ -80,6 +80,11 @@ func (at *attack) admitted(f []byte, job *Job, verdict Verdict, out []byte, befo
 		}
 	}
 	tenant := tenantOf(job.ID, job.Generation)
+	parents := job.Parent != nil && at.below(f) == job
+	header := 1 // packets that are counted by their type
+	if parents && wire.Type(f[43]) != wire.Result {
+		header = 0
+	}
 	if job.Policy.Quorum != 0 {
 		var h wire.Header
 		if _, err := h.Decode(f[42:]); err != nil {
@@ -92,7 +97,7 @@ func (at *attack) admitted(f []byte, job *Job, verdict Verdict, out []byte, befo
 	}
 	final := was.Tenant == tenant && was.Complete != 0 && int32(seq-was.Seq) <= 0
 	switch {
-	case len(grown) != 1 || counted["data"]+counted["result"]+counted["probe"] != 1 || counted["internal"] != 0:
+	case len(grown) != 1 || counted["data"]+counted["result"]+counted["probe"] != uint64(header) || counted["internal"] != 0:
 		at.Fatalf("a packet of job %d counted as %v\n%x", job.ID, grown, f)
 	case len(touched) > 1 || len(touched) == 1 && touched[0] != mine:
 		at.Fatalf("a packet for slot %d changed %v\n%x", mine, touched, f)
@@ -106,11 +111,18 @@ func (at *attack) admitted(f []byte, job *Job, verdict Verdict, out []byte, befo
 		return reason
 	}
 	answered := parseAnswer(at, out)
+	if answered.dst.Addr() == parentAddr {
+		at.ascends(f, job, is, verdict, out, answered)
+		return reason
+	}
 	sender := netip.AddrPortFrom(netip.AddrFrom4([4]byte(f[26:30])), binary.BigEndian.Uint16(f[34:]))
 	all := netip.AddrPortFrom(homeAddr, job.WorkerPort) // whence the replicator makes the copies
 	toAll := Pass
 	if job.Group.IsValid() {
 		all, toAll = netip.AddrPortFrom(job.Group, job.WorkerPort), Transmit
+	}
+	if parents && (answered.dst != all || answered.header.Job != job.ID || answered.header.Cookie != job.Cookie) {
+		at.Fatalf("the parent's packet was passed on as %+v", answered)
 	}
 	if len(out) > len(f) || answered.src.Addr() != homeAddr || (answered.dst != all || verdict != toAll) && (answered.dst != sender || verdict != Transmit) {
 		at.Fatalf("%d bytes answered to %d bytes of %v: verdict %d, %+v", len(out), len(f), sender, verdict, answered)
@@ -119,6 +131,23 @@ func (at *attack) admitted(f []byte, job *Job, verdict Verdict, out []byte, befo
 		at.Fatalf("a RESULT of %#x while the slot is %+v", answered.header.Bitmap, is)
 	}
 	return reason
+}
+
+// ascends checks what goes to a parent: a sum of all, a question about one, or a RESULT that a child gave.
+func (at *attack) ascends(f []byte, job *Job, is slotContent, verdict Verdict, out []byte, got answer) {
+	at.Helper()
+	p, h, came := job.Parent, got.header, wire.Type(f[43])
+	if p == nil || at.below(f) != nil || verdict != Transmit || len(out) > len(f) || got.src != p.Self || h.Job != p.Job || h.Generation != p.Generation || h.Cookie != p.Cookie || h.Type != came {
+		at.Fatalf("up went %+v: verdict %d, for %x", got, verdict, f)
+	}
+	summed := is.Tenant == tenantOf(job.ID, job.Generation) && is.Complete == 0 && is.Bitmap == wire.FullBitmap(job.Workers) && is.Seq == h.Seq
+	switch {
+	case came == wire.Result && h.Bitmap == wire.FullBitmap(p.Children):
+	case came != wire.Result && h.Bitmap == 1<<p.Rank && summed:
+	default:
+		at.Fatalf("up went %+v of a slot that is %+v", h, is)
+	}
+	at.met["sent up"]++
 }
 
 // TestHostileInput: of thousands of packets that are wrong in one way or several, among those of honest members and of members that lie, each is
@@ -157,7 +186,7 @@ func TestHostileInput(t *testing.T) {
 			t.Errorf("no packet of %d was dropped for %s", packets, reason)
 		}
 	}
-	for _, name := range []string{"released", "late", "lagging"} {
+	for _, name := range []string{"released", "late", "lagging", "sent up"} {
 		if at.met[name] == 0 {
 			t.Errorf("no packet of %d was counted as %s", packets, name)
 		}
@@ -298,7 +327,7 @@ func FuzzProcess(f *testing.F) {
 		}
 		if as > 0 && len(frame) >= 70 {
 			frame = slices.Clone(frame)
-			job := at.jobs[int(as)%2]
+			job := at.jobs[[]int{0, 1, 3}[int(as)%3]]
 			who := job.Members[int(as/2)%len(job.Members)]
 			copy(frame[26:30], who.Addr.AsSlice())
 			binary.BigEndian.PutUint16(frame[46:], job.ID)

@@ -27,7 +27,7 @@ type Job struct {
 	Cookie     uint32
 	Elements   int // E: a multiple of 32 from 32 to 832
 	Window     int // W; the job takes Ring() slots
-	Workers    int // 1 to 64
+	Workers    int // 1 to 64; in a tree, of this level: the node's children
 	// Home is the address DATA comes to and the first of HomePorts ports.
 	Home      netip.AddrPort
 	HomePorts uint16
@@ -46,6 +46,8 @@ type Job struct {
 	// Place is the first of the job's slots in its class (ClassOf), where somebody keeps account of them ahead of the
 	// aggregator; nil takes the first run that fits. Jobs always sets it.
 	Place *uint32
+	// Parent is the node above, if this one is not the root of the job's tree; nil: it publishes what it sums.
+	Parent *Parent
 }
 
 // Member is a source address of a job.
@@ -55,6 +57,8 @@ type Member struct {
 	// MAC and Ifindex say where copies for this member go; unicast jobs need them of every worker. A ToR has neither: it is sent nothing.
 	MAC     net.HardwareAddr
 	Ifindex int
+	// Port is where copies go for this member; 0: the job's worker port. A node that is a child has its own (Parent.Self).
+	Port uint16
 }
 
 // maxMembers is 64 workers and the ToR, which sends partial sums.
@@ -122,6 +126,11 @@ func (j *Job) Validate() error {
 	if err := j.Policy.validate(j.Workers); err != nil {
 		return fmt.Errorf("job %d: %w", j.ID, err)
 	}
+	if j.Parent != nil {
+		if err := j.Parent.validate(j); err != nil {
+			return fmt.Errorf("job %d: %w", j.ID, err)
+		}
+	}
 	if covered != wire.FullBitmap(j.Workers) {
 		return fmt.Errorf("job %d: nobody may send bits %#x", j.ID, wire.FullBitmap(j.Workers)&^covered)
 	}
@@ -154,9 +163,14 @@ func (a *Aggregator) AddJob(j Job) error {
 	in.job = j.clone()
 	in.job.Policy, in.job.Resumed = j.policy()
 	in.job.Place = &in.slots.first
+	if p := in.job.Parent; p != nil {
+		p.Shards = max(p.Shards, 1)
+	}
 	for i := range in.job.Members {
 		if m := &in.job.Members[i]; j.Group.IsValid() {
-			m.MAC, m.Ifindex = nil, 0
+			m.MAC, m.Ifindex, m.Port = nil, 0, 0
+		} else if m.addressed() && m.Port == 0 {
+			m.Port = j.WorkerPort
 		}
 	}
 	if err := a.install(&j, in); err != nil {
@@ -202,12 +216,18 @@ func (a *Aggregator) install(j *Job, in *installed) error {
 		if j.Group.IsValid() || !m.addressed() {
 			continue
 		}
-		copyTo := aggregatorReplica{Addr: networkOrder(m.Addr), Ifindex: uint32(m.Ifindex)}
+		copyTo := aggregatorReplica{Addr: networkOrder(m.Addr), Ifindex: uint32(m.Ifindex), Port: swap16(m.Port)}
+		if m.Port == 0 {
+			copyTo.Port = swap16(j.WorkerPort)
+		}
 		copy(copyTo.Mac[:], m.MAC)
 		if err := a.objects.Replicas.Put(uint32(j.ID)*wire.MaxChildren+replicas, copyTo); err != nil {
 			return fmt.Errorf("replica %v: %w", m.Addr, err)
 		}
 		replicas++
+	}
+	if err := a.installParent(j); err != nil {
+		return err
 	}
 	after, err := a.installProgress(j)
 	if err != nil {
@@ -232,6 +252,9 @@ func (a *Aggregator) install(j *Job, in *installed) error {
 		Quorum:      uint8(in.job.Policy.Quorum),
 		After:       after,
 		Active:      1,
+	}
+	if j.Parent != nil {
+		job.Inner = termInner
 	}
 	if j.Group.IsValid() {
 		job.Group = networkOrder(j.Group)
@@ -271,6 +294,7 @@ func (a *Aggregator) uninstall(id uint16, in *installed) error {
 			errs = append(errs, err)
 		}
 	}
+	errs = append(errs, a.uninstallParent(id, in.job.Parent))
 	a.regions[in.class].Give(in.slots.first, in.slots.count)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("remove job %d: %w", id, err)

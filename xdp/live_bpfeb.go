@@ -41,6 +41,7 @@ const (
 	liveMapLiveContributions = "live_contributions"
 	liveMapLiveStreams       = "live_streams"
 	liveMapMembers           = "members"
+	liveMapParents           = "parents"
 	liveMapPayload256Map     = "payload_256_map"
 	liveMapPayload32Map      = "payload_32_map"
 	liveMapPayload64Map      = "payload_64_map"
@@ -48,6 +49,7 @@ const (
 	liveMapProgress          = "progress"
 	liveMapReplicas          = "replicas"
 	liveMapSlots             = "slots"
+	liveMapUplinks           = "uplinks"
 	liveProgLiveBare         = "live_bare"
 	liveProgLiveNothing      = "live_nothing"
 	liveProgLiveSink         = "live_sink"
@@ -118,6 +120,7 @@ type liveMapSpecs struct {
 	LiveContributions *ebpf.MapSpec `ebpf:"live_contributions"`
 	LiveStreams       *ebpf.MapSpec `ebpf:"live_streams"`
 	Members           *ebpf.MapSpec `ebpf:"members"`
+	Parents           *ebpf.MapSpec `ebpf:"parents"`
 	Payload256Map     *ebpf.MapSpec `ebpf:"payload_256_map"`
 	Payload32Map      *ebpf.MapSpec `ebpf:"payload_32_map"`
 	Payload64Map      *ebpf.MapSpec `ebpf:"payload_64_map"`
@@ -125,6 +128,7 @@ type liveMapSpecs struct {
 	Progress          *ebpf.MapSpec `ebpf:"progress"`
 	Replicas          *ebpf.MapSpec `ebpf:"replicas"`
 	Slots             *ebpf.MapSpec `ebpf:"slots"`
+	Uplinks           *ebpf.MapSpec `ebpf:"uplinks"`
 }
 
 // liveVariableSpecs contains global variables before they are loaded into the kernel.
@@ -165,6 +169,7 @@ type liveMaps struct {
 	LiveContributions *ebpf.Map `ebpf:"live_contributions"`
 	LiveStreams       *ebpf.Map `ebpf:"live_streams"`
 	Members           *ebpf.Map `ebpf:"members"`
+	Parents           *ebpf.Map `ebpf:"parents"`
 	Payload256Map     *ebpf.Map `ebpf:"payload_256_map"`
 	Payload32Map      *ebpf.Map `ebpf:"payload_32_map"`
 	Payload64Map      *ebpf.Map `ebpf:"payload_64_map"`
@@ -172,6 +177,7 @@ type liveMaps struct {
 	Progress          *ebpf.Map `ebpf:"progress"`
 	Replicas          *ebpf.Map `ebpf:"replicas"`
 	Slots             *ebpf.Map `ebpf:"slots"`
+	Uplinks           *ebpf.Map `ebpf:"uplinks"`
 }
 
 func (m *liveMaps) Close() error {
@@ -183,6 +189,7 @@ func (m *liveMaps) Close() error {
 		m.LiveContributions,
 		m.LiveStreams,
 		m.Members,
+		m.Parents,
 		m.Payload256Map,
 		m.Payload32Map,
 		m.Payload64Map,
@@ -190,6 +197,7 @@ func (m *liveMaps) Close() error {
 		m.Progress,
 		m.Replicas,
 		m.Slots,
+		m.Uplinks,
 	)
 }
 

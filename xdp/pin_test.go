@@ -16,7 +16,7 @@ import (
 )
 
 // small is the config of the tests of pinning.
-var small = Config{MaxJobs: 16, Slots: Slots{256, 256, 256, 64}}
+var small = Config{MaxJobs: 16, Slots: Slots{256, 256, 256, 64}, Ports: 4}
 
 var compareJobs = cmp.Options{cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{})}
 
@@ -35,6 +35,9 @@ func TestAdoption(t *testing.T) {
 	place := uint32(128)
 	jobs[1].Place = &place
 	jobs[1].Policy, jobs[1].Resumed = Policy{Quorum: 2, After: 1500 * time.Microsecond, MaxLag: 30}, true
+	inner := innerJob(2, 64)
+	inner.ID = 11
+	jobs = append(jobs, inner)
 	for _, j := range jobs {
 		if err := a.AddJob(j); err != nil {
 			t.Fatal(err)
@@ -97,10 +100,10 @@ func TestAdoption(t *testing.T) {
 	if err := a.AddJob(next); err != nil {
 		t.Fatal(err)
 	}
-	if got := *a.Jobs()[0].Place; got != 16 {
-		t.Errorf("the next job of the class lies at %d, want 16", got)
+	if got := *a.Jobs()[0].Place; got != 32 {
+		t.Errorf("the next job of the class lies at %d, want 32", got)
 	}
-	for _, id := range []uint16{7, 9, 1} {
+	for _, id := range []uint16{7, 9, 11, 1} {
 		if err := a.RemoveJob(id); err != nil {
 			t.Error(err)
 		}

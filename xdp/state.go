@@ -56,6 +56,7 @@ func (j *Job) clone() Job {
 		place := *j.Place
 		c.Place = &place
 	}
+	c.Parent = j.Parent.clone()
 	return c
 }
 

@@ -33,7 +33,7 @@ func TestVersions(t *testing.T) {
 		}
 	}
 	for _, value := range []any{
-		aggregatorJob{}, aggregatorMemberKey{}, aggregatorMember{}, aggregatorReplica{}, aggregatorSlot{}, aggregatorActivity{}, aggregatorJobCounters{}, aggregatorJobProgress{}, aggregatorRankLateness{}, aggregatorJobLateness{}, aggregatorAcquaintance{}, aggregatorJobKnown{},
+		aggregatorJob{}, aggregatorMemberKey{}, aggregatorMember{}, aggregatorReplica{}, aggregatorSlot{}, aggregatorActivity{}, aggregatorJobCounters{}, aggregatorJobProgress{}, aggregatorRankLateness{}, aggregatorJobLateness{}, aggregatorAcquaintance{}, aggregatorJobKnown{}, aggregatorUplink{}, aggregatorParentKey{}, aggregatorBelow{},
 		description{}, attachmentRecord{},
 	} {
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(value)) {

@@ -62,6 +62,7 @@ var dropReasons = map[string]drop{
 	"duplicate":        {"contributions that the ToR has already", "the network duplicates packets, or loses many results: look for a congested link", true},
 	"duplicate_result": {"results that the home has already", "the network loses many packets: look for a congested link", true},
 	"unsolicited":      {"results that nobody asked for", "a worker answers for chunks that are long gone: look for a delayed link", true},
+	"needless":         {"questions of a parent to which there is nothing to say", "workers of another rack wait: look for its stragglers and lost packets", true},
 }
 
 // torReasons are those that mean something else in the ToR than at the aggregator.

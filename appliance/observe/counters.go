@@ -165,7 +165,7 @@ func TorDrops(event string) bool {
 func AggregatorDrops(counter string) bool {
 	switch counter {
 	case "bad_length", "bad_version", "bad_type", "bad_flags", "bad_op", "bad_elems", "unknown_job", "bad_generation", "bad_cookie", "not_member",
-		"bad_bitmap", "stale", "mismatch", "overlap", "duplicate_result", "unsolicited", "internal", "contended":
+		"bad_bitmap", "stale", "mismatch", "overlap", "duplicate_result", "unsolicited", "needless", "internal", "contended":
 		return true
 	}
 	return false

@@ -124,7 +124,12 @@ func (r *Rack) startDaemons(ctx context.Context) error {
 }
 
 // Mode is how the aggregators' programs sit on their interfaces.
-func (r *Rack) Mode() xdp.Mode { return r.home().daemon.Mode() }
+func (r *Rack) Mode() xdp.Mode {
+	if r.forest != nil {
+		return r.forest.mode
+	}
+	return r.home().daemon.Mode()
+}
 
 // close ends the daemon and drops the namespace.
 func (a *appliance) close() error {

@@ -16,6 +16,8 @@ import (
 const (
 	// MaxWorkers is the number of children of one aggregator.
 	MaxWorkers = wire.MaxChildren
+	// MaxRacks is that of the root's.
+	MaxRacks = wire.MaxChildren
 
 	// BurstKB and latency of the shaped links, in bytes and microseconds. With a
 	// burst of 64 kB a TCP peer would reach half of what it does with 256 kB, and a
@@ -40,8 +42,10 @@ const (
 
 // Config says what the rack is like. The zero value of a rate is an unshaped link.
 type Config struct {
-	// Workers is the number of worker namespaces, 1 to MaxWorkers.
+	// Workers is the number of worker namespaces, 1 to MaxWorkers; with several racks, of each.
 	Workers int
+	// Racks is how many racks there are, 1 to MaxRacks, with an aggregator each and one more at the root of all; 0 is 1. Several have neither ToR nor daemons.
+	Racks int
 	// Elements is the largest E of the jobs that will run here; it decides the MTU.
 	// 0 is 256.
 	Elements int
@@ -80,6 +84,12 @@ func (c *Config) Validate() error {
 func (c *Config) setDefaults() error {
 	if c.Workers < 1 || c.Workers > MaxWorkers {
 		return fmt.Errorf("a rack has 1 to %d workers, not %d", MaxWorkers, c.Workers)
+	}
+	if c.Racks < 0 || c.Racks > MaxRacks {
+		return fmt.Errorf("there are 1 to %d racks, not %d", MaxRacks, c.Racks)
+	}
+	if c.Racks > 1 && (c.Tor.Kind != TorNone && c.Tor.Kind != "" || c.Appliances > 1 || c.HomeRate != 0) {
+		return errors.New("several racks have bridges, one aggregator each, and no limit to its rate")
 	}
 	if c.Appliances == 0 {
 		c.Appliances = 1

@@ -24,6 +24,10 @@ type TorCounters struct {
 
 // Counters are the aggregator's of a job, and the ToR's.
 func (r *Rack) Counters(ctx context.Context, job string) (home map[string]uint64, tor TorCounters, err error) {
+	if r.forest != nil {
+		home, err = r.levelCounters(job, r.forest.nodes)
+		return home, tor, err
+	}
 	if r.tor != nil {
 		// A daemon that was just restarted, or whose ToR was, leaves the ToR's out until it is there again.
 		ctx, cancel := context.WithTimeoutCause(ctx, daemonPatience, fmt.Errorf("the ToR cannot be read for %v", daemonPatience))
@@ -56,6 +60,9 @@ func (r *Rack) Counters(ctx context.Context, job string) (home map[string]uint64
 
 // Unassigned are what the aggregator counted of packets that it could not assign to any job.
 func (r *Rack) Unassigned(ctx context.Context) (map[string]uint64, error) {
+	if r.forest != nil {
+		return r.treeUnassigned()
+	}
 	all, err := r.listCounters(ctx, "")
 	if err != nil {
 		return nil, err
@@ -77,8 +84,11 @@ func (r *Rack) listCounters(ctx context.Context, job string) ([]*v1.Counter, err
 	return listed.GetCounters(), nil
 }
 
-// ListWorkers says what the daemon knows of a job's workers, by rank: how late they are, among others.
+// ListWorkers says what the daemon knows of a job's workers, by rank: how late they are, among others. Nobody knows that of several racks.
 func (r *Rack) ListWorkers(ctx context.Context, job string) ([]*v1.Worker, error) {
+	if r.forest != nil {
+		return nil, nil // there is no daemon
+	}
 	listed, err := r.operator().node.ListWorkers(ctx, &v1.ListWorkersRequest{Job: job})
 	if err != nil {
 		return nil, fmt.Errorf("read what the daemon knows of the workers: %w", said(err))

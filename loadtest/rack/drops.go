@@ -38,6 +38,16 @@ func (r *Rack) Drops() (Drops, error) {
 			return Drops{}, err
 		}
 	}
+	if r.forest == nil {
+		return d, nil
+	}
+	for _, node := range r.forest.nodes {
+		for _, link := range node.links {
+			if err := countDrops(link, &d.FromHome, &d.ToHome); err != nil {
+				return Drops{}, err
+			}
+		}
+	}
 	return d, nil
 }
 

@@ -59,6 +59,9 @@ const (
 
 // AddJob has the daemon admit a job.
 func (r *Rack) AddJob(ctx context.Context, job Job) error {
+	if r.forest != nil {
+		return r.addTreeJob(job)
+	}
 	spec, err := r.spec(job)
 	if err != nil {
 		return err
@@ -151,10 +154,15 @@ type Invitation struct {
 	Rank      int        `json:"rank"`
 	Workers   int        `json:"workers"`
 	Pair      certs.Pair `json:"pair"`
+	// Params are what an appliance would say, where there is none: in several racks.
+	Params *worker.Params `json:"params,omitempty"`
 }
 
 // Invite makes the invitations of a job's workers, by rank, with a certificate of the job.
 func (r *Rack) Invite(job Job) ([]Invitation, error) {
+	if r.forest != nil {
+		return r.inviteTree(job)
+	}
 	job = r.completed(job)
 	pair, err := r.authority.Issue(certs.Request{Name: "workers of " + job.Name, Identity: certs.Identity{Jobs: []string{job.Name}}})
 	if err != nil {
@@ -173,10 +181,13 @@ func (r *Rack) Invite(job Job) ([]Invitation, error) {
 
 // Join accepts the invitation, in the namespace of the worker's host. What matters of its messages goes to stderr, unless an option says otherwise.
 func (i Invitation) Join(ctx context.Context, opts ...worker.Option) (*worker.Worker, error) {
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	if i.Params != nil {
+		return worker.JoinWith(*i.Params, append([]worker.Option{worker.WithLogger(log)}, opts...)...)
+	}
 	config, err := i.Pair.ClientTLS()
 	if err != nil {
 		return nil, err
 	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	return worker.Join(ctx, i.Appliance, i.Job, i.Rank, append([]worker.Option{worker.WithTLS(config), worker.WithLogger(log)}, opts...)...)
 }

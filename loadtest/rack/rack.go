@@ -24,6 +24,8 @@ type Rack struct {
 	workers    []*namespace
 	server     *namespace       // nil without
 	links      []attachment     // of the workers
+	forest     *forest          // of several racks; nil of one
+	spineLinks []attachment     // of the aggregators of several racks
 	injector   *faults.Injector // nil without faults
 
 	authority *certs.Authority // of workers, and of what they call
@@ -55,6 +57,12 @@ func New(ctx context.Context, config Config) (r *Rack, err error) {
 	}
 	if r.sw, err = newNamespace("the switch"); err != nil {
 		return r, err
+	}
+	if config.Racks > 1 {
+		if err := r.addRacks(ctx); err != nil {
+			return r, err
+		}
+		return r, r.addFaults()
 	}
 	if config.Tor.Kind == TorNone {
 		if r.bridge, err = makeBridge(r.sw, "rack", config.mtu()); err != nil {
@@ -106,7 +114,7 @@ func (r *Rack) addFaults() (err error) {
 	if r.injector, err = faults.Load(r.config.Faults); err != nil {
 		return err
 	}
-	for _, joined := range r.links {
+	for _, joined := range append(slices.Clone(r.links), r.spineLinks...) {
 		at := joined.port()
 		if err := r.injector.Attach(r.sw.link, at.index, faults.Link{Rate: r.config.Rate, MTU: r.config.mtu()}); err != nil {
 			return fmt.Errorf("port %s: %w", at.name, err)
@@ -146,7 +154,7 @@ func (r *Rack) SetFaults(rates faults.Rates) (err error) {
 		return errors.New("change the faults: a detour for packets that come late cannot be changed")
 	}
 	if r.injector != nil {
-		for _, joined := range r.links {
+		for _, joined := range append(slices.Clone(r.links), r.spineLinks...) {
 			if err := r.injector.Detach(r.sw.link, joined.port().index); err != nil {
 				return err
 			}
@@ -186,7 +194,7 @@ func (r *Rack) Close() error {
 	for _, a := range r.appliances {
 		all = append(all, a.close())
 	}
-	all = append(all, r.tor.close())
+	all = append(all, r.tor.close(), r.forest.close())
 	if r.injector != nil {
 		all = append(all, r.injector.Close())
 	}

@@ -13,9 +13,10 @@ type chunk struct {
 	lastAsked  int64 // when the home was last asked about it, by DATA or PROBE: the order of the suspects
 	due        int64 // when it is sent again unless a lower rank's RESEND was enough; 0: it is not waiting for that
 	have       uint64
-	prev, next int32 // neighbours among the suspects
-	index      int32 // number of the data chunk, or group of the exponent chunk
-	group      int32 // of a data chunk: the group that its exponent is in
+	above      uint64 // with heldAbove: whom a node above the home has
+	prev, next int32  // neighbours among the suspects
+	index      int32  // number of the data chunk, or group of the exponent chunk
+	group      int32  // of a data chunk: the group that its exponent is in
 	sends      uint32
 	probes     uint32
 	elems      uint16 // on the wire
@@ -27,6 +28,7 @@ type chunk struct {
 	done       bool // its RESULT is in
 	held       bool // the home has this rank's contribution
 	haveKnown  bool
+	heldAbove  bool // the home has everybody of its own, and waits for others
 	asked      bool // probed since it was last sent
 	solicited  bool // a SOLICIT for it was seen
 	wantResend bool // it is among the resends

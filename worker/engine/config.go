@@ -23,6 +23,8 @@ type Config struct {
 	Cookie     uint32
 	// Rank is this worker's, in [0, Workers).
 	Rank, Workers int
+	// Level is what this worker is at its home if that is a node of a tree; nil: the job has one level.
+	Level *Level
 	// Elements is E, the elements of a full chunk; Window is W, the chunks in flight.
 	Elements, Window int
 	// Priority is the urgency of the job's chunks in the ToR, 1 to 127 if Tor is set.
@@ -47,8 +49,8 @@ func (c *Config) Validate() error {
 		return err
 	}
 	switch {
-	case c.Workers < 1 || c.Workers > wire.MaxChildren:
-		return fmt.Errorf("workers %d is not between 1 and %d", c.Workers, wire.MaxChildren)
+	case c.Workers < 1 || c.Workers > c.most():
+		return fmt.Errorf("workers %d is not between 1 and %d", c.Workers, c.most())
 	case c.Rank < 0 || c.Rank >= c.Workers:
 		return fmt.Errorf("rank %d is not between 0 and %d", c.Rank, c.Workers-1)
 	case c.Elements < wire.MinElements || c.Elements > wire.MaxElements || c.Elements%wire.ElementStep != 0:
@@ -65,6 +67,13 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("retransmission timeouts %d ns to %d ns are not a range above zero", c.MinRTO, c.MaxRTO)
 	case c.Silence <= 0:
 		return fmt.Errorf("silence of %d ns is not above zero", c.Silence)
+	}
+	if c.Level != nil {
+		if err := c.Level.validate(c); err != nil {
+			return err
+		}
+	}
+	switch {
 	case c.Tor == nil:
 		return nil
 	case c.Shards > 1:

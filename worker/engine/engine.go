@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-
-	"spillway/wire"
 )
 
 // Engine is one worker of one job.
@@ -68,8 +66,6 @@ func New(cfg Config) (*Engine, error) {
 	start := 1<<32 + uint64(cfg.FirstSeq)
 	e := &Engine{
 		cfg:  cfg,
-		own:  1 << cfg.Rank,
-		full: wire.FullBitmap(cfg.Workers),
 		base: start, next: start, end: start,
 		chunks:     make([]chunk, size),
 		results:    newResults(cfg.ring(), cfg.Elements),
@@ -84,6 +80,7 @@ func New(cfg Config) (*Engine, error) {
 		answerTrip: roundTrip{minRTO: cfg.MinRTO, maxRTO: cfg.MaxRTO},
 		window:     window{size: float64(cfg.Window), limit: float64(cfg.Window)},
 	}
+	e.own, e.full = cfg.bits()
 	if cfg.Tor != nil {
 		e.makeRoomForTor()
 	}

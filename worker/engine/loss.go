@@ -91,10 +91,13 @@ func (e *Engine) silence(now int64) error {
 	if ch == nil || !ch.haveKnown || e.unanswered >= silentAfter {
 		return &HomeSilentError{Seq: seq, For: quiet}
 	}
+	if ch.heldAbove {
+		return &MissingRanksError{Ranks: e.cfg.beyond(ch.above), Rank: e.cfg.Rank, Seq: seq, For: quiet}
+	}
 	if ch.have == e.full {
 		return &HomeSilentError{Seq: seq, For: quiet, ResultLost: true}
 	}
-	return &MissingRanksError{Ranks: ranksOf(e.full &^ ch.have), Rank: e.cfg.Rank, Seq: seq, For: quiet}
+	return &MissingRanksError{Ranks: e.cfg.ranksOf(e.full &^ ch.have), Rank: e.cfg.Rank, Seq: seq, For: quiet}
 }
 
 // silentAfter is how many questions in a row without any packet from the home make it, not the other ranks, the suspect.

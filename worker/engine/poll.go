@@ -260,6 +260,9 @@ func (e *Engine) relabel(packet []byte) {
 	if _, err := h.Decode(packet); err != nil {
 		return // only what Decode took is kept
 	}
-	h.Generation, h.Cookie = e.cfg.Generation, e.cfg.Cookie
+	h.Job, h.Generation, h.Cookie = e.cfg.Job, e.cfg.Generation, e.cfg.Cookie
+	if !e.cfg.releases() && h.Flags&wire.Partial == 0 {
+		h.Bitmap = e.full // of the homes that there are now
+	}
 	h.Encode(packet)
 }

@@ -19,7 +19,8 @@ func (e *Engine) Receive(now int64, payload []byte, ce bool) {
 		e.stats.ForeignPackets++
 		return
 	}
-	if h.Bitmap&^e.full != 0 || h.Type == wire.Result && h.Bitmap != e.full && h.Flags&wire.Partial == 0 {
+	above := e.cfg.Level != nil && h.Type == wire.Pending && h.Flags&wire.Partial != 0
+	if h.Bitmap&^e.full != 0 && !above || h.Type == wire.Result && h.Bitmap != e.full && h.Flags&wire.Partial == 0 {
 		e.stats.MismatchedPacket++
 		return
 	}
@@ -46,6 +47,8 @@ func (e *Engine) Receive(now int64, payload []byte, ce bool) {
 		ch := e.outstanding(position)
 		switch {
 		case ch == nil:
+		case above:
+			e.onHeldAbove(now, position, ch, h.Bitmap)
 		case h.Flags&wire.Partial != 0:
 			// The chunk must wait for its slot, which somebody not in the bitmap may still need: asked about as one that is held.
 			ch.have, ch.haveKnown, ch.held, ch.due = h.Bitmap, true, true, 0
@@ -206,7 +209,7 @@ func (e *Engine) patience(t wire.Type, ch *chunk) int64 {
 
 // onState takes the home's answer about an outstanding chunk, PENDING or SOLICIT: have is what the home has of it.
 func (e *Engine) onState(now int64, position uint64, ch *chunk, t wire.Type, have uint64) {
-	ch.have, ch.haveKnown = have, true
+	ch.have, ch.haveKnown, ch.heldAbove = have, true, false
 	if have&e.own != 0 && have != e.full {
 		// The home holds it and has told everybody whom it misses, which is as good as having asked just now.
 		ch.held, ch.due = true, 0

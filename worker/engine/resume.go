@@ -21,11 +21,12 @@ func (e *Engine) Resume(now int64, next Config) error {
 	if before, after := e.cfg.shape(), next.shape(); before != after {
 		return fmt.Errorf("engine: go on in generation %d: the job would be another, %+v instead of %+v", next.Generation, after, before)
 	}
-	e.cfg.Generation, e.cfg.Cookie = next.Generation, next.Cookie
+	e.cfg.Job, e.cfg.Generation, e.cfg.Cookie = next.Job, next.Generation, next.Cookie
+	e.setLevel(next.Level)
 	e.setTor(next.Tor, next.Priority)
 	for position := e.base; position < e.next; position++ {
 		if ch := e.outstanding(position); ch != nil {
-			ch.held, ch.haveKnown, ch.solicited, ch.due = false, false, false, 0
+			ch.held, ch.haveKnown, ch.heldAbove, ch.solicited, ch.due = false, false, false, false, 0
 		}
 	}
 	for i := range e.results.entries {
@@ -48,7 +49,10 @@ func (e *Engine) Resume(now int64, next Config) error {
 
 // shape is what all generations of a job that follow each other have in common.
 func (c Config) shape() Config {
-	c.Generation, c.Cookie, c.Priority, c.Tor, c.MinRTO, c.MaxRTO, c.Silence, c.FirstSeq = 0, 0, 0, nil, 0, 0, 0, 0
+	if c.Level != nil {
+		c.Job = 0 // each node of a tree has its own name for the job
+	}
+	c.Generation, c.Cookie, c.Priority, c.Tor, c.Level, c.MinRTO, c.MaxRTO, c.Silence, c.FirstSeq = 0, 0, 0, nil, nil, 0, 0, 0, 0
 	return c
 }
 

@@ -11,6 +11,7 @@
 #include "member.h"
 #include "parse.h"
 #include "quorum.h"
+#include "tree.h"
 
 /* What the slot made of a packet: an enum counter and these. */
 #define VERDICT_EVENT 0xff
@@ -21,30 +22,16 @@
 #define VERDICT_DUE (1 << 12)      /* the deadline of its chunk is over */
 #define VERDICT_RELEASED (1 << 13) /* the sum was released without everybody */
 #define VERDICT_RESEND (1 << 14)   /* DATA would be answered with the RESULT */
+#define VERDICT_SUM (1 << 15)      /* the packet's elements are the sum now, for the parent */
 
 struct outcome {
 	__u32 verdict;
 	__u8 flags;  /* the slot's */
+	__be16 place; /* likewise */
 	__u64 have;  /* the slot's bitmap, if it is of this chunk */
 	__u64 age;   /* since the slot was claimed, in jiffies */
 	__u64 words; /* of the elements put into the packet, for the checksum */
 };
-
-static __always_inline int drop(struct job_counters *c, enum counter why)
-{
-	count(c, why);
-	return XDP_DROP;
-}
-
-static __always_inline int drop_jobless(enum counter why)
-{
-	__u32 index = max_jobs;
-	struct job_counters *c = bpf_map_lookup_elem(&counters, &index);
-
-	if (c)
-		count(c, why);
-	return XDP_DROP;
-}
 
 /* The payload of a slot and how many elements it has room for. */
 static __always_inline void *payload_of(const struct job *job, __u32 offset, __u32 *capacity)
@@ -97,6 +84,8 @@ static __always_inline struct outcome visit_slot(struct slot *slot, const struct
 	__u32 verdict;
 
 	flags |= congestion_mark(f);
+	if (terms & TERM_ABOVE) /* the parent's RESULT has this level's bits here */
+		bitmap = job->full;
 
 	bool present = slot->tenant == tenant;
 	__s32 ahead = seq - slot->seq;
@@ -116,6 +105,8 @@ static __always_inline struct outcome visit_slot(struct slot *slot, const struct
 			verdict = COUNT_MISMATCH;
 		} else if (slot->complete) {
 			verdict = COUNT_RESULT_RESENT | VERDICT_EMITTED;
+		} else if (summed(slot, job, terms)) {
+			verdict = COUNT_END | VERDICT_SUM | VERDICT_EMITTED;
 		} else if (!(slot->bitmap & bitmap)) {
 			verdict = COUNT_MERGED;
 			merge = true;
@@ -127,21 +118,30 @@ static __always_inline struct outcome visit_slot(struct slot *slot, const struct
 		} else {
 			verdict = COUNT_OVERLAP;
 		}
+	} else if ((!present || ahead > 0) && (terms & TERM_ABOVE)) {
+		/* Nothing of it is here; the children may wait for it all the same. */
+		verdict = COUNT_RESTORED;
+		if (present && !slot->complete)
+			verdict |= VERDICT_ABANDONED;
+		slot->claimed = now;
+		store = true;
 	} else if (!present || ahead > 0) {
 		/* A RESULT nobody asked for, or a PROBE of what is not here. */
-		verdict = wire_of(f)->type == WIRE_RESULT	? COUNT_UNSOLICITED
+		verdict = wire_of(f)->type == WIRE_RESULT	? (terms & TERM_INNER ? COUNT_RETURNED_UP : COUNT_UNSOLICITED)
 			  : held_back(terms, present, ahead) ? COUNT_LAGGING
 							     : COUNT_PENDING;
 	} else if (ahead < 0) {
 		verdict = COUNT_STALE;
 	} else if (wire_of(f)->type == WIRE_PROBE) {
-		verdict = slot->complete ? COUNT_PENDING : COUNT_SOLICITED;
+		verdict = slot->complete		  ? COUNT_PENDING
+			  : summed(slot, job, terms) ? COUNT_ASKED_UP
+						     : COUNT_SOLICITED;
 		if (job->quorum && (slot->complete ? slot->bitmap != job->full : due(slot, job, now, terms, absent)))
 			verdict = COUNT_PENDING | VERDICT_RESEND;
 	} else if (slot->op != op || slot->elems != elems) {
 		verdict = COUNT_MISMATCH;
 	} else if (slot->complete) {
-		verdict = COUNT_DUPLICATE_RESULT;
+		verdict = (terms & (TERM_INNER | TERM_ABOVE)) == TERM_INNER ? COUNT_RETURNED_UP : COUNT_DUPLICATE_RESULT;
 	} else {
 		verdict = COUNT_RESTORED;
 		store = true;
@@ -163,6 +163,10 @@ static __always_inline struct outcome visit_slot(struct slot *slot, const struct
 		slot->flags = flags;
 		slot->complete = 0;
 		slot->addends = 1;
+		if (!(terms & TERM_ABOVE))
+			slot->place = wire_of(f)->slot;
+		else if (!present || ahead)
+			slot->place = 0xffff; /* no child has named one */
 		slot->wide = op != WIRE_SUM;
 		distance &= (__u64)slot->wide - 1;
 		back = distance;
@@ -192,13 +196,15 @@ static __always_inline struct outcome visit_slot(struct slot *slot, const struct
 	if (store || merge) {
 		verdict = slot->verdict;
 		/* A restored RESULT is final also when it is PARTIAL. */
-		if (slot->bitmap == job->full || (verdict & VERDICT_EVENT) == COUNT_RESTORED) {
+		if ((verdict & VERDICT_EVENT) == COUNT_RESTORED || (slot->bitmap == job->full && !(terms & TERM_INNER))) {
 			slot->complete = 1;
 			slot->verdict = verdict | VERDICT_PUBLISH | VERDICT_EMITTED;
+		} else if (slot->bitmap == job->full) {
+			slot->verdict = verdict | VERDICT_SUM | VERDICT_EMITTED;
 		}
 	}
 	barrier();
-	if ((slot->verdict & VERDICT_DUE) && !slot->complete && ranks_in(slot->bitmap) >= job->quorum) {
+	if ((slot->verdict & VERDICT_DUE) && !slot->complete && !(terms & TERM_INNER) && ranks_in(slot->bitmap) >= job->quorum) {
 		slot->complete = 1;
 		slot->flags |= WIRE_PARTIAL;
 		slot->verdict |= VERDICT_RELEASED | VERDICT_PUBLISH | VERDICT_EMITTED;
@@ -208,6 +214,7 @@ static __always_inline struct outcome visit_slot(struct slot *slot, const struct
 		out.words = elements_emit(e, widen(job->bound, slot->addends) & ((__u64)slot->wide - 1));
 	out.verdict = slot->verdict;
 	out.flags = slot->flags;
+	out.place = slot->place;
 	out.age = now - slot->claimed;
 	if (slot->tenant == tenant && slot->seq == seq)
 		out.have = slot->bitmap;
@@ -234,53 +241,78 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 
 	if (wire_of(f)->version != WIRE_VERSION)
 		return drop_jobless(COUNT_BAD_VERSION);
-	if (type != WIRE_DATA && type != WIRE_RESULT && type != WIRE_PROBE)
-		return drop_jobless(COUNT_BAD_TYPE);
+
+	/* A parent's packets have its name for the job. */
+	const struct below *below = NULL;
+
+	if (type != WIRE_DATA && type != WIRE_PROBE) {
+		below = node_below(f);
+		if (type != WIRE_RESULT && (!below || (type != WIRE_SOLICIT && type != WIRE_PENDING)))
+			return drop_jobless(COUNT_BAD_TYPE);
+	}
 	if (wire_of(f)->flags & ~WIRE_KNOWN_FLAGS)
 		return drop_jobless(COUNT_BAD_FLAGS);
 	if (wire_of(f)->op > WIRE_MIN)
 		return drop_jobless(COUNT_BAD_OP);
-	if ((type == WIRE_PROBE) != (elems == 0) || elems > WIRE_MAX_ELEMENTS)
+	if ((type >= WIRE_SOLICIT) != (elems == 0) || elems > WIRE_MAX_ELEMENTS)
 		return drop_jobless(COUNT_BAD_ELEMS);
 	if (bpf_ntohs(udp_of(f)->len) != sizeof(struct udphdr) + sizeof(struct wire_header) + elems * 4)
 		return drop_jobless(COUNT_BAD_LENGTH);
 
-	__u32 id = bpf_ntohs(wire_of(f)->job);
+	__u32 id = (below ? below->job : bpf_ntohs(wire_of(f)->job)) & 0xffff;
 	struct job *job = bpf_map_lookup_elem(&jobs, &id);
 
 	/* The program has ports of several kinds: a ToR vouches for the senders of packets to some of them, and lets
 	 * those to others through unseen. A packet to another port than the job's would not have been seen by its ToR. */
-	if (!job || !job->active || ip_of(f)->daddr != job->home ||
-	    (__u16)(bpf_ntohs(udp_of(f)->dest) - bpf_ntohs(job->home_port)) >= job->home_ports)
+	if (!job || !job->active ||
+	    (!below && (ip_of(f)->daddr != job->home ||
+			(__u16)(bpf_ntohs(udp_of(f)->dest) - bpf_ntohs(job->home_port)) >= job->home_ports)))
 		return drop_jobless(COUNT_UNKNOWN_JOB);
 
 	struct job_counters *c = bpf_map_lookup_elem(&counters, &id);
 
 	if (!c)
 		return XDP_DROP;
-	if (wire_of(f)->generation != job->generation)
-		return drop(c, COUNT_BAD_GENERATION);
-	if (bpf_ntohl(wire_of(f)->cookie) != job->cookie)
-		return drop(c, COUNT_BAD_COOKIE);
-	if (elems > job->elements)
-		return drop(c, COUNT_BAD_ELEMS);
 
 	__u32 tenant = tenant_of(id, job->generation);
-	const struct member *member = member_of(id, job, tenant, ip_of(f)->saddr);
-
-	if (!member)
-		return drop(c, COUNT_NOT_MEMBER);
-
 	__u64 bitmap = wire_bitmap(wire_of(f));
+	const struct member *member;
+	__u32 above; /* TERM_ABOVE or 0; the verifier knows it in neither case */
 
-	/* A RESULT carries everybody's bits; short of that it must say so. */
-	if (type == WIRE_RESULT ? (bitmap != job->full &&
-				   (!(wire_of(f)->flags & WIRE_PARTIAL) || (bitmap & ~job->full)))
-				: (bitmap & ~member->bits) != 0)
-		return drop(c, COUNT_BAD_BITMAP);
-	if (!bitmap)
-		return drop(c, COUNT_BAD_BITMAP);
+	if (below) {
+		__u32 refused = check_above(ctx, id);
 
+		if (refused == COUNT_UNKNOWN_JOB)
+			return drop_jobless(COUNT_UNKNOWN_JOB);
+		if (refused < COUNT_END)
+			return drop(c, refused);
+		if (type != WIRE_RESULT)
+			return descend(ctx, id);
+		member = &below->as;
+		above = below->terms;
+	} else {
+		if (wire_of(f)->generation != job->generation)
+			return drop(c, COUNT_BAD_GENERATION);
+		if (bpf_ntohl(wire_of(f)->cookie) != job->cookie)
+			return drop(c, COUNT_BAD_COOKIE);
+		if (elems > job->elements)
+			return drop(c, COUNT_BAD_ELEMS);
+
+		member = member_of(id, job, tenant, ip_of(f)->saddr);
+		if (!member)
+			return drop(c, COUNT_NOT_MEMBER);
+		/* A RESULT carries everybody's bits; short of that it must say so, and not in a tree. */
+		if (type == WIRE_RESULT ? (bitmap != job->full && (!(wire_of(f)->flags & WIRE_PARTIAL) ||
+								   (bitmap & ~job->full) || job->inner))
+					: (bitmap & ~member->bits) != 0)
+			return drop(c, COUNT_BAD_BITMAP);
+		if (!bitmap)
+			return drop(c, COUNT_BAD_BITMAP);
+		above = job->zero;
+	}
+
+	__u64 bits = member->bits;
+	__u32 index = member->index, rank = member->rank;
 	__u32 offset = bpf_ntohl(wire_of(f)->seq) & job->ring_mask;
 	__u32 slot_index = job->slot_base + offset;
 	struct slot *slot = bpf_map_lookup_elem(&slots, &slot_index);
@@ -290,8 +322,6 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 		.zero = job->zero,
 	};
 
-	__u32 index = member->index;
-
 	e.payload = payload_of(job, offset, &e.capacity);
 	if (!slot || !e.payload || elems > e.capacity || index >= MAX_MEMBERS)
 		return drop(c, COUNT_INTERNAL);
@@ -299,11 +329,14 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 	/* No call: the kernel puts a load of its tick count in its place. */
 	__u64 now = bpf_jiffies64();
 
-	c->member[index].packets++;
-	c->member[index].last = now;
+	__u32 terms = job->inner | above;
+
+	if (!(terms & TERM_ABOVE)) {
+		c->member[index].packets++;
+		c->member[index].last = now;
+	}
 	count(c, type == WIRE_DATA ? COUNT_DATA : type == WIRE_RESULT ? COUNT_RESULT : COUNT_PROBE);
 
-	__u32 terms = 0;
 	__u64 absent = 0;
 	__u32 seq = bpf_ntohl(wire_of(f)->seq);
 
@@ -314,7 +347,7 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 			return drop(c, COUNT_INTERNAL);
 		if (simulated_clock)
 			now = p->clock;
-		terms = terms_of(p, slot, member, id, tenant, seq, type, bitmap);
+		terms |= terms_of(p, slot, bits, rank, id, tenant, seq, type, bitmap);
 		if (type != WIRE_RESULT)
 			note_present(p, job, bitmap, seq);
 		absent = *(volatile __u64 *)&p->absent;
@@ -330,7 +363,7 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 	__u32 event = out.verdict & VERDICT_EVENT;
 
 	bool late = event == COUNT_RESULT_RESENT && job->quorum && (bitmap & ~out.have);
-	bool aggregates = member->bits & (member->bits - 1);
+	bool aggregates = bits & (bits - 1);
 
 	/* A worker's contribution to a chunk; also to one released before, which is the latest there is. A ToR's sum of all says
 	 * of nobody that he was late, and of one that took the place of what was there, some ranks were there. */
@@ -340,7 +373,7 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 		if (!aggregates && !age)
 			c->member[index].prompt++;
 		else if (!aggregates)
-			note_late(id, member->rank, age);
+			note_late(id, rank, age);
 		else if (late || bitmap != job->full)
 			note_late_sum(id, late ? bitmap & ~out.have : bitmap, age);
 	}
@@ -365,6 +398,17 @@ static __always_inline int aggregate(struct xdp_md *ctx)
 	 * known here: the answer is for all. */
 	bool adopted = resend && aggregates;
 
+	if ((out.verdict & VERDICT_SUM) || event == COUNT_ASKED_UP || event == COUNT_RETURNED_UP) {
+		if (out.verdict & VERDICT_SUM)
+			count(c, COUNT_SENT_UP);
+		else
+			out.flags = wire_of(f)->flags & (WIRE_SATURATED | WIRE_ECN);
+		return send_up(ctx, id, rank, out.flags);
+	}
+	if ((terms & TERM_ABOVE) && (out.verdict & VERDICT_EMITTED)) {
+		count(c, COUNT_PUBLISHED);
+		return publish_below(ctx, id, out.flags, out.place, out.words);
+	}
 	if (out.verdict & VERDICT_EMITTED) {
 		bool to_all = (out.verdict & VERDICT_PUBLISH) || adopted;
 

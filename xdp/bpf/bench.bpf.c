@@ -84,6 +84,24 @@ int bench_merge(struct xdp_md *ctx)
 	return aggregate(ctx);
 }
 
+/* The packet as it came, but for its seq. A function of its own, which the verifier looks at once. */
+__attribute__((noinline)) int restore(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data;
+	struct frame *f = data;
+	__u32 zero = 0;
+	const void *fresh = bpf_map_lookup_elem(&bench_frame, &zero);
+
+	if (!fresh || data + FRAME_SIZE > (void *)(long)ctx->data_end)
+		return 1;
+
+	__be32 seq = wire_of(f)->seq;
+
+	__builtin_memcpy(f, fresh, FRAME_SIZE);
+	wire_of(f)->seq = seq;
+	return 0;
+}
+
 SEC("xdp")
 int bench_publish(struct xdp_md *ctx)
 {
@@ -95,19 +113,8 @@ int bench_publish(struct xdp_md *ctx)
 	reopen(slot, job, 1);
 
 	int verdict = aggregate(ctx);
-	void *data = (void *)(long)ctx->data;
-	struct frame *f = data;
-	__u32 zero = 0;
-	const void *fresh = bpf_map_lookup_elem(&bench_frame, &zero);
 
-	if (!fresh || data + FRAME_SIZE > (void *)(long)ctx->data_end)
-		return XDP_ABORTED;
-
-	__be32 seq = wire_of(f)->seq;
-
-	__builtin_memcpy(f, fresh, FRAME_SIZE);
-	wire_of(f)->seq = seq;
-	return verdict;
+	return restore(ctx) ? XDP_ABORTED : verdict;
 }
 
 /* Nothing but the loop that an aggregator has at its core. */

@@ -26,6 +26,10 @@ enum counter {
 	COUNT_RELEASED,  /* a RESULT without everybody was published, for the deadline was over */
 	COUNT_LATE,      /* DATA came for a chunk that had been released without it */
 	COUNT_LAGGING,   /* a chunk had to wait for its slot, because a worker may need what it holds */
+	COUNT_SENT_UP,     /* the sum went to the parent in a DATA packet */
+	COUNT_ASKED_UP,    /* a PROBE went on to the parent */
+	COUNT_RETURNED_UP, /* a child's RESULT went on to the parent, who may have asked for it */
+	COUNT_PASSED_DOWN, /* the parent's SOLICIT or PENDING went on to all children */
 	/* Why a packet was dropped; nothing else changed. */
 	COUNT_BAD_LENGTH,
 	COUNT_BAD_VERSION,
@@ -43,6 +47,7 @@ enum counter {
 	COUNT_OVERLAP,
 	COUNT_DUPLICATE_RESULT,
 	COUNT_UNSOLICITED,
+	COUNT_NEEDLESS, /* the parent asks for what it has, or says what the children need not know */
 	COUNT_INTERNAL, /* a map or a packet resize failed: a bug or a driver's limit */
 	COUNT_CONTENDED, /* another CPU held the slot for too long */
 	COUNT_END,
@@ -75,4 +80,20 @@ const enum counter counter_names __attribute__((unused)) = COUNT_END;
 static __always_inline void count(struct job_counters *c, enum counter what)
 {
 	c->of[what]++;
+}
+
+static __always_inline int drop(struct job_counters *c, enum counter why)
+{
+	count(c, why);
+	return XDP_DROP;
+}
+
+static __always_inline int drop_jobless(enum counter why)
+{
+	__u32 index = max_jobs;
+	struct job_counters *c = bpf_map_lookup_elem(&counters, &index);
+
+	if (c)
+		count(c, why);
+	return XDP_DROP;
 }

@@ -42,6 +42,7 @@ struct job {
 	__u32 bound; /* 2^k: what a child that leaves room for all stays below (elements.h) */
 	__u32 zero;   /* always 0, which the verifier does not know (elements.h) */
 	__u32 after;  /* D, in jiffies: a chunk older than this need not wait for all */
+	__u32 inner;  /* TERM_INNER if it has a parent (tree.h) */
 	__u32 active; /* last, so that a reader that sees it sees the rest */
 };
 
@@ -78,7 +79,7 @@ struct replica {
 	__be32 addr;
 	__u32 ifindex;
 	__u8 mac[6];
-	__u8 unused[2];
+	__be16 port; /* the worker port, or a child node's */
 };
 
 struct {
@@ -101,7 +102,8 @@ struct slot {
 	__u8 wide;     /* its lanes are plain, not narrow (elements.h) */
 	__u8 addends;  /* packets in the sum; what narrow lanes are offset by */
 	__u8 unused;
-	__u32 verdict; /* scratch of visit_slot */
+	__u16 verdict; /* scratch of visit_slot */
+	__be16 place;  /* the slot of the ToR that its children named */
 	__u64 claimed; /* when its chunk came, in jiffies */
 };
 

@@ -39,6 +39,9 @@ struct {
 #define TERM_RELEASE (1 << 0)    /* its chunk may be released */
 #define TERM_HELD_BACK (1 << 1)  /* it may not take a slot that has content */
 #define TERM_NOT_EMPTY (1 << 2)  /* nor one that has none */
+/* And for those of a node with a parent (tree.h). */
+#define TERM_INNER (1 << 3)
+#define TERM_ABOVE (1 << 4) /* it comes from there */
 
 static __always_inline void raise(__u64 *known, __u32 seq)
 {
@@ -148,17 +151,17 @@ static __always_inline __u64 beyond_of(__u32 id)
 	return p ? p->beyond : 0;
 }
 
-static __always_inline __u32 terms_of(struct job_progress *p, const struct slot *slot, const struct member *member,
+static __always_inline __u32 terms_of(struct job_progress *p, const struct slot *slot, __u64 bits, __u32 rank,
 				      __u32 id, __u32 tenant, __u32 seq, __u8 type, __u64 bitmap)
 {
 	__u32 terms = 0;
 
 	if (type == WIRE_RESULT)
 		return 0;
-	if (member->bits & (member->bits - 1)) /* a ToR's, and be it of one worker */
+	if (bits & (bits - 1)) /* a ToR's, and be it of one worker */
 		note_sent(id, bitmap, seq);
 	else
-		raise(&p->sent[member->rank & 63], seq);
+		raise(&p->sent[rank & 63], seq);
 	if (!p->resumed || (p->fresh && (__s32)(seq - (__u32)p->fresh) >= 0))
 		terms |= TERM_RELEASE;
 	/* Without the lock this is a guess; a wrong one costs a question. */

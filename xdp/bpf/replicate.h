@@ -35,6 +35,7 @@ static __always_inline int replicate(struct __sk_buff *skb)
 		return TC_ACT_OK;
 
 	__be32 addr = job->home;
+	__be16 port = job->worker_port;
 	bool checksum = udp_of(f)->check != 0;
 	__u32 copies = job->replicas;
 
@@ -49,8 +50,13 @@ static __always_inline int replicate(struct __sk_buff *skb)
 		if (checksum && bpf_l4_csum_replace(skb, OFFSET_OF(UDP_AT, udphdr, check), addr, to->addr,
 						    BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0 | 4))
 			break;
+		if (checksum && to->port != port &&
+		    bpf_l4_csum_replace(skb, OFFSET_OF(UDP_AT, udphdr, check), port, to->port, BPF_F_MARK_MANGLED_0 | 2))
+			break;
 		addr = to->addr;
+		port = to->port;
 		if (bpf_skb_store_bytes(skb, OFFSET_OF(IP_AT, iphdr, daddr), &addr, 4, 0) ||
+		    bpf_skb_store_bytes(skb, OFFSET_OF(UDP_AT, udphdr, dest), &port, 2, 0) ||
 		    bpf_skb_store_bytes(skb, OFFSET_OF(0, ethhdr, h_dest), to->mac, ETH_ALEN, 0))
 			break;
 		/* A failed copy is a lost packet, which the worker will ask for again. */

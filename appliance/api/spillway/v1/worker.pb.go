@@ -441,6 +441,8 @@ type Parameters struct {
 	Quorum *Quorum `protobuf:"bytes,18,opt,name=quorum,proto3" json:"quorum,omitempty"`
 	// Elastic jobs: the worker may call Join again for a smaller or larger generation.
 	Elastic bool `protobuf:"varint,19,opt,name=elastic,proto3" json:"elastic,omitempty"`
+	// What the worker is at its home, where that is a node of a tree; left out: its bit is its rank.
+	Tree *TreePlace `protobuf:"bytes,21,opt,name=tree,proto3" json:"tree,omitempty"`
 	// As in the job's specification; 0: 32.
 	WireBits      uint32 `protobuf:"varint,25,opt,name=wire_bits,json=wireBits,proto3" json:"wire_bits,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -610,11 +612,126 @@ func (x *Parameters) GetElastic() bool {
 	return false
 }
 
+func (x *Parameters) GetTree() *TreePlace {
+	if x != nil {
+		return x.Tree
+	}
+	return nil
+}
+
 func (x *Parameters) GetWireBits() uint32 {
 	if x != nil {
 		return x.WireBits
 	}
 	return 0
+}
+
+// TreePlace is a worker's place among the children of its home, in a job of several racks.
+type TreePlace struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its bit, and whose the bits are, by bit: the ranks that are there.
+	Bit   uint32   `protobuf:"varint,1,opt,name=bit,proto3" json:"bit,omitempty"`
+	Ranks []uint32 `protobuf:"varint,2,rep,packed,name=ranks,proto3" json:"ranks,omitempty"`
+	// The ranks below each child of the home's parent, by bit, if that is the root.
+	Beyond        []*Branch `protobuf:"bytes,3,rep,name=beyond,proto3" json:"beyond,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TreePlace) Reset() {
+	*x = TreePlace{}
+	mi := &file_spillway_v1_worker_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TreePlace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TreePlace) ProtoMessage() {}
+
+func (x *TreePlace) ProtoReflect() protoreflect.Message {
+	mi := &file_spillway_v1_worker_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TreePlace.ProtoReflect.Descriptor instead.
+func (*TreePlace) Descriptor() ([]byte, []int) {
+	return file_spillway_v1_worker_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *TreePlace) GetBit() uint32 {
+	if x != nil {
+		return x.Bit
+	}
+	return 0
+}
+
+func (x *TreePlace) GetRanks() []uint32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
+func (x *TreePlace) GetBeyond() []*Branch {
+	if x != nil {
+		return x.Beyond
+	}
+	return nil
+}
+
+// Branch is a part of a job's tree.
+type Branch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ranks         []uint32               `protobuf:"varint,1,rep,packed,name=ranks,proto3" json:"ranks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Branch) Reset() {
+	*x = Branch{}
+	mi := &file_spillway_v1_worker_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Branch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Branch) ProtoMessage() {}
+
+func (x *Branch) ProtoReflect() protoreflect.Message {
+	mi := &file_spillway_v1_worker_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Branch.ProtoReflect.Descriptor instead.
+func (*Branch) Descriptor() ([]byte, []int) {
+	return file_spillway_v1_worker_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Branch) GetRanks() []uint32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
 }
 
 // Home is where DATA goes to.
@@ -630,7 +747,7 @@ type Home struct {
 
 func (x *Home) Reset() {
 	*x = Home{}
-	mi := &file_spillway_v1_worker_proto_msgTypes[5]
+	mi := &file_spillway_v1_worker_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -642,7 +759,7 @@ func (x *Home) String() string {
 func (*Home) ProtoMessage() {}
 
 func (x *Home) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_worker_proto_msgTypes[5]
+	mi := &file_spillway_v1_worker_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -655,7 +772,7 @@ func (x *Home) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Home.ProtoReflect.Descriptor instead.
 func (*Home) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_worker_proto_rawDescGZIP(), []int{5}
+	return file_spillway_v1_worker_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Home) GetAddress() string {
@@ -696,7 +813,7 @@ type Notice struct {
 
 func (x *Notice) Reset() {
 	*x = Notice{}
-	mi := &file_spillway_v1_worker_proto_msgTypes[6]
+	mi := &file_spillway_v1_worker_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -708,7 +825,7 @@ func (x *Notice) String() string {
 func (*Notice) ProtoMessage() {}
 
 func (x *Notice) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_worker_proto_msgTypes[6]
+	mi := &file_spillway_v1_worker_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -721,7 +838,7 @@ func (x *Notice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notice.ProtoReflect.Descriptor instead.
 func (*Notice) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_worker_proto_rawDescGZIP(), []int{6}
+	return file_spillway_v1_worker_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Notice) GetKind() NoticeKind {
@@ -771,7 +888,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_spillway_v1_worker_proto_msgTypes[7]
+	mi := &file_spillway_v1_worker_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -783,7 +900,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_worker_proto_msgTypes[7]
+	mi := &file_spillway_v1_worker_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -796,7 +913,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_worker_proto_rawDescGZIP(), []int{7}
+	return file_spillway_v1_worker_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LeaveRequest) GetJob() string {
@@ -829,7 +946,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_spillway_v1_worker_proto_msgTypes[8]
+	mi := &file_spillway_v1_worker_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -841,7 +958,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_spillway_v1_worker_proto_msgTypes[8]
+	mi := &file_spillway_v1_worker_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -854,7 +971,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_spillway_v1_worker_proto_rawDescGZIP(), []int{8}
+	return file_spillway_v1_worker_proto_rawDescGZIP(), []int{10}
 }
 
 var File_spillway_v1_worker_proto protoreflect.FileDescriptor
@@ -885,7 +1002,7 @@ const file_spillway_v1_worker_proto_rawDesc = "" +
 	"\amissing\x18\x01 \x03(\rR\amissing\x12\x18\n" +
 	"\aworkers\x18\x02 \x01(\rR\aworkers\x120\n" +
 	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x12\n" +
-	"\x04step\x18\x04 \x01(\tR\x04step\"\x95\x05\n" +
+	"\x04step\x18\x04 \x01(\tR\x04step\"\xc1\x05\n" +
 	"\n" +
 	"Parameters\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\rR\x05jobId\x12\x1e\n" +
@@ -910,8 +1027,15 @@ const file_spillway_v1_worker_proto_rawDesc = "" +
 	"\asilence\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\asilence\x12\x18\n" +
 	"\aresumes\x18\x11 \x01(\rR\aresumes\x12+\n" +
 	"\x06quorum\x18\x12 \x01(\v2\x13.spillway.v1.QuorumR\x06quorum\x12\x18\n" +
-	"\aelastic\x18\x13 \x01(\bR\aelastic\x12\x1b\n" +
-	"\twire_bits\x18\x19 \x01(\rR\bwireBits\"J\n" +
+	"\aelastic\x18\x13 \x01(\bR\aelastic\x12*\n" +
+	"\x04tree\x18\x15 \x01(\v2\x16.spillway.v1.TreePlaceR\x04tree\x12\x1b\n" +
+	"\twire_bits\x18\x19 \x01(\rR\bwireBits\"`\n" +
+	"\tTreePlace\x12\x10\n" +
+	"\x03bit\x18\x01 \x01(\rR\x03bit\x12\x14\n" +
+	"\x05ranks\x18\x02 \x03(\rR\x05ranks\x12+\n" +
+	"\x06beyond\x18\x03 \x03(\v2\x13.spillway.v1.BranchR\x06beyond\"\x1e\n" +
+	"\x06Branch\x12\x14\n" +
+	"\x05ranks\x18\x01 \x03(\rR\x05ranks\"J\n" +
 	"\x04Home\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\rR\x04port\x12\x14\n" +
@@ -954,7 +1078,7 @@ func file_spillway_v1_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_spillway_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_spillway_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_spillway_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_spillway_v1_worker_proto_goTypes = []any{
 	(NoticeKind)(0),               // 0: spillway.v1.NoticeKind
 	(*JoinRequest)(nil),           // 1: spillway.v1.JoinRequest
@@ -962,39 +1086,43 @@ var file_spillway_v1_worker_proto_goTypes = []any{
 	(*JoinResponse)(nil),          // 3: spillway.v1.JoinResponse
 	(*Waiting)(nil),               // 4: spillway.v1.Waiting
 	(*Parameters)(nil),            // 5: spillway.v1.Parameters
-	(*Home)(nil),                  // 6: spillway.v1.Home
-	(*Notice)(nil),                // 7: spillway.v1.Notice
-	(*LeaveRequest)(nil),          // 8: spillway.v1.LeaveRequest
-	(*LeaveResponse)(nil),         // 9: spillway.v1.LeaveResponse
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
-	(*Region)(nil),                // 11: spillway.v1.Region
-	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
-	(*Quorum)(nil),                // 13: spillway.v1.Quorum
+	(*TreePlace)(nil),             // 6: spillway.v1.TreePlace
+	(*Branch)(nil),                // 7: spillway.v1.Branch
+	(*Home)(nil),                  // 8: spillway.v1.Home
+	(*Notice)(nil),                // 9: spillway.v1.Notice
+	(*LeaveRequest)(nil),          // 10: spillway.v1.LeaveRequest
+	(*LeaveResponse)(nil),         // 11: spillway.v1.LeaveResponse
+	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	(*Region)(nil),                // 13: spillway.v1.Region
+	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
+	(*Quorum)(nil),                // 15: spillway.v1.Quorum
 }
 var file_spillway_v1_worker_proto_depIdxs = []int32{
 	2,  // 0: spillway.v1.JoinRequest.resume:type_name -> spillway.v1.Resume
 	4,  // 1: spillway.v1.JoinResponse.waiting:type_name -> spillway.v1.Waiting
 	5,  // 2: spillway.v1.JoinResponse.parameters:type_name -> spillway.v1.Parameters
-	7,  // 3: spillway.v1.JoinResponse.notice:type_name -> spillway.v1.Notice
-	10, // 4: spillway.v1.Waiting.since:type_name -> google.protobuf.Timestamp
-	11, // 5: spillway.v1.Parameters.tor:type_name -> spillway.v1.Region
-	6,  // 6: spillway.v1.Parameters.homes:type_name -> spillway.v1.Home
-	12, // 7: spillway.v1.Parameters.min_rto:type_name -> google.protobuf.Duration
-	12, // 8: spillway.v1.Parameters.max_rto:type_name -> google.protobuf.Duration
-	12, // 9: spillway.v1.Parameters.silence:type_name -> google.protobuf.Duration
-	13, // 10: spillway.v1.Parameters.quorum:type_name -> spillway.v1.Quorum
-	0,  // 11: spillway.v1.Notice.kind:type_name -> spillway.v1.NoticeKind
-	12, // 12: spillway.v1.Notice.ago:type_name -> google.protobuf.Duration
-	2,  // 13: spillway.v1.LeaveRequest.part:type_name -> spillway.v1.Resume
-	1,  // 14: spillway.v1.WorkerService.Join:input_type -> spillway.v1.JoinRequest
-	8,  // 15: spillway.v1.WorkerService.Leave:input_type -> spillway.v1.LeaveRequest
-	3,  // 16: spillway.v1.WorkerService.Join:output_type -> spillway.v1.JoinResponse
-	9,  // 17: spillway.v1.WorkerService.Leave:output_type -> spillway.v1.LeaveResponse
-	16, // [16:18] is the sub-list for method output_type
-	14, // [14:16] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	9,  // 3: spillway.v1.JoinResponse.notice:type_name -> spillway.v1.Notice
+	12, // 4: spillway.v1.Waiting.since:type_name -> google.protobuf.Timestamp
+	13, // 5: spillway.v1.Parameters.tor:type_name -> spillway.v1.Region
+	8,  // 6: spillway.v1.Parameters.homes:type_name -> spillway.v1.Home
+	14, // 7: spillway.v1.Parameters.min_rto:type_name -> google.protobuf.Duration
+	14, // 8: spillway.v1.Parameters.max_rto:type_name -> google.protobuf.Duration
+	14, // 9: spillway.v1.Parameters.silence:type_name -> google.protobuf.Duration
+	15, // 10: spillway.v1.Parameters.quorum:type_name -> spillway.v1.Quorum
+	6,  // 11: spillway.v1.Parameters.tree:type_name -> spillway.v1.TreePlace
+	7,  // 12: spillway.v1.TreePlace.beyond:type_name -> spillway.v1.Branch
+	0,  // 13: spillway.v1.Notice.kind:type_name -> spillway.v1.NoticeKind
+	14, // 14: spillway.v1.Notice.ago:type_name -> google.protobuf.Duration
+	2,  // 15: spillway.v1.LeaveRequest.part:type_name -> spillway.v1.Resume
+	1,  // 16: spillway.v1.WorkerService.Join:input_type -> spillway.v1.JoinRequest
+	10, // 17: spillway.v1.WorkerService.Leave:input_type -> spillway.v1.LeaveRequest
+	3,  // 18: spillway.v1.WorkerService.Join:output_type -> spillway.v1.JoinResponse
+	11, // 19: spillway.v1.WorkerService.Leave:output_type -> spillway.v1.LeaveResponse
+	18, // [18:20] is the sub-list for method output_type
+	16, // [16:18] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_spillway_v1_worker_proto_init() }
@@ -1014,7 +1142,7 @@ func file_spillway_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_spillway_v1_worker_proto_rawDesc), len(file_spillway_v1_worker_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   9,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
