@@ -222,7 +222,9 @@ func (r *Report) writeTable(w io.Writer) error {
 		row("correct", "NO: %d wrong results", len(r.Wrong))
 	}
 	r.writeJobs(row)
-	row("appliances", "%d", r.Config.Appliances)
+	if r.Config.Racks <= 1 { // several have aggregators without a daemon
+		row("appliances", "%d", r.Config.Appliances)
+	}
 	row("aggregator", "%s", counted(r.Counters))
 	row("packets of no job", "%s", counted(r.Unassigned))
 	if r.Config.Faults.Any() {
