@@ -66,8 +66,8 @@ type Report struct {
 // ReportConfig is what was asked for.
 type ReportConfig struct {
 	Workers     int     `json:"workers"`
-	Racks       int     `json:"racks"` // with so many workers each
 	Appliances  int     `json:"appliances"`
+	Racks       int     `json:"racks"` // with so many workers each
 	SizeBytes   int64   `json:"size_bytes"`
 	Type        string  `json:"dtype"`
 	Elements    int     `json:"elements"`
@@ -99,8 +99,8 @@ func newReport(o *runOptions, r *rack.Rack) *Report {
 	return &Report{
 		Config: ReportConfig{
 			Workers:      o.workers,
-			Racks:        o.racks,
 			Appliances:   o.appliances,
+			Racks:        o.racks,
 			SizeBytes:    int64(first.size),
 			Type:         o.dtype,
 			Elements:     o.elements,
@@ -222,7 +222,9 @@ func (r *Report) writeTable(w io.Writer) error {
 		row("correct", "NO: %d wrong results", len(r.Wrong))
 	}
 	r.writeJobs(row)
-	row("appliances", "%d", r.Config.Appliances)
+	if r.Config.Racks <= 1 { // several have aggregators without a daemon
+		row("appliances", "%d", r.Config.Appliances)
+	}
 	row("aggregator", "%s", counted(r.Counters))
 	row("packets of no job", "%s", counted(r.Unassigned))
 	if r.Config.Faults.Any() {
