@@ -41,6 +41,7 @@ type rings struct {
 	paths    *paths
 	written  []written
 	framed   []uint32 // by frame to send of the first queue: the stamp of the headers that it has
+	halted   bool     // the interface took no packets when it was last looked at
 	idle     int      // calls of Receive since the sockets and the monitor were looked at
 	ready    func() bool
 }
@@ -172,7 +173,10 @@ func frames(packets int) int {
 }
 
 // look looks the ways to the homes up.
-func (r *rings) look() { r.paths.look(r.cfg.Addr.As4(), r.cfg.WorkerPort, r.homes) }
+func (r *rings) look() {
+	r.halted = false
+	r.paths.look(r.cfg.Addr.As4(), r.cfg.WorkerPort, r.homes)
+}
 
 // Packet is Conn's.
 func (r *rings) Packet(seq uint32, size int) []byte {
@@ -227,6 +231,9 @@ func (r *rings) Flush() (blocked bool, err error) {
 
 // kick makes the kernel send what is in the ring, and reports whether there is no room.
 func (r *rings) kick() (blocked bool, err error) {
+	if r.halted {
+		return false, nil
+	}
 	q := r.queues[0]
 	for stuck := 0; ; {
 		waiting := q.tx.waiting()
@@ -269,6 +276,7 @@ func (r *rings) kick() (blocked bool, err error) {
 
 // down leaves everything to the sockets until the monitor says something else.
 func (r *rings) down(reason error) {
+	r.halted = true
 	clear(r.paths.resolved)
 	if r.stats.SendDropped == 0 {
 		r.cfg.Logger.Warn("the interface takes no packets; they count as lost", "error", reason)
