@@ -21,8 +21,8 @@ GO_BUILD := go build -trimpath -buildvcs=false
 CLANG_VERSION := 14
 export BPF2GO_CC := clang-$(CLANG_VERSION)
 export BPF2GO_STRIP := llvm-strip-$(CLANG_VERSION)
-# Debian keeps asm/types.h per architecture, where a compiler for BPF does not look by itself.
-export C_INCLUDE_PATH := /usr/include/$(shell uname -m)-linux-gnu
+# Debian keeps asm/types.h per architecture, where a compiler for BPF does not look by itself. Others must not look there: a cross compiler has its own.
+generate: export C_INCLUDE_PATH := /usr/include/$(shell uname -m)-linux-gnu
 # What the test of the package boots a Debian with.
 SYSTEMD_PACKAGES := debootstrap systemd-container
 # What builds the C library, and the programs in C that test it; and for the other architecture, whose programs qemu runs in the tests.
