@@ -23,4 +23,5 @@ package xdp
 
 //go:generate go tool bpf2go -go-package xdp -output-stem aggregator -type job -type member_key -type member -type slot -type replica -type activity -type job_progress -type rank_lateness -type job_lateness -type job_counters -type acquaintance -type job_known -type uplink -type parent_key -type below -target bpfel,bpfeb aggregator bpf/aggregator.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror
 //go:generate go tool bpf2go -go-package xdp -output-stem bench -no-global-types -target bpfel,bpfeb bench bpf/bench.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror
+//go:generate go tool bpf2go -go-package xdp -output-stem forget -no-global-types -target bpfel,bpfeb forget bpf/forget.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror
 //go:generate go tool bpf2go -go-package xdp -output-stem live -no-global-types -type stream -target bpfel,bpfeb live bpf/live.bpf.c -- -O2 -g -mcpu=v3 -Wall -Werror

@@ -233,7 +233,7 @@ func TestOtherSizes(t *testing.T) {
 		t.Fatal(err)
 	}
 	larger := small
-	larger.Slots[1], larger.Ports = 512, 4
+	larger.Slots[1], larger.Ports = 512, 8
 	next := &build{layout: layoutVersion + 1, version: programVersion, spec: loadAggregator}
 	for _, step := range []struct {
 		name   string
@@ -243,7 +243,7 @@ func TestOtherSizes(t *testing.T) {
 		wanted string
 	}{
 		{"sizes", func() (*Aggregator, error) { return Open(dir, small, KeepOut) }, func(t Takeover) (*Aggregator, error) { return Open(dir, larger, t) }, false,
-			"ports 1 where the configuration says 4, slots of 64 elements: 256 where the configuration says 512"},
+			"ports 4 where the configuration says 8, slots of 64 elements: 256 where the configuration says 512"},
 		{"older layout", func() (*Aggregator, error) { return older(layoutVersion-1).open(dir, config, KeepOut) }, func(t Takeover) (*Aggregator, error) { return Open(dir, small, t) }, false,
 			"older than this build's"},
 		{"newer layout", func() (*Aggregator, error) { return next.open(dir, config, KeepOut) }, func(t Takeover) (*Aggregator, error) { return Open(dir, small, t) }, true,

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 
 	"github.com/cilium/ebpf"
+
+	"spillway/xdp"
 )
 
 // slotsMap is the map, in both data planes, that says what is in their slots: the sums under way and, at the home, those that are kept for whoever asks again.
@@ -44,7 +46,7 @@ func (r *Rack) ForgetSlots(index int) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(clearSlots(slots), slots.Close())
+		return errors.Join(xdp.ForgetSlots(slots), slots.Close())
 	})
 	if err != nil {
 		return fmt.Errorf("wipe the aggregator's memory: %w", err)
@@ -52,7 +54,7 @@ func (r *Rack) ForgetSlots(index int) error {
 	return nil
 }
 
-// clearSlots makes all slots empty, each under its lock, so that it is lost whole.
+// clearSlots makes all slots of the ToR empty, each under its lock, so that it is lost whole.
 func clearSlots(slots *ebpf.Map) error {
 	zero := make([]byte, slots.ValueSize())
 	for i := range slots.MaxEntries() {
