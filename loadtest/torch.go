@@ -68,7 +68,7 @@ It needs torch and NumPy for Python (on Debian 12: python3-torch, python3-numpy)
 			&cli.GenericFlag{Name: "loss", Value: &o.loss, Usage: "`PERCENT` of packets lost at a worker's port, each way, like 1%"},
 			&cli.IntFlag{Name: "elements", Aliases: []string{"e"}, Value: 256, Usage: "elements a packet: a multiple of 32 up to 832", Destination: &o.elements},
 			&cli.IntFlag{Name: "window", Aliases: []string{"w"}, Value: 255, Usage: "chunks a worker has in flight", Destination: &o.window},
-			&cli.IntFlag{Name: "epochs", Value: 10, Usage: "passes over the training rows", Destination: &o.epochs},
+			&cli.IntFlag{Name: "epochs", Value: 6, Usage: "passes over the training rows", Destination: &o.epochs},
 			&cli.StringFlag{Name: "through", Value: torchHook, Usage: "`HOW` Spillway is used: hook (of DistributedDataParallel) or backend (of torch.distributed)", Destination: &o.through},
 			&cli.BoolFlag{Name: "step", Usage: "time steps of a large model", Destination: &o.step},
 			&cli.IntFlag{Name: "parameters", Value: 25_600_000, Usage: "of the large model", Destination: &o.parameters},
