@@ -11,6 +11,10 @@ import (
 	v1 "spillway/appliance/api/spillway/v1"
 )
 
+// answerWithin is how long one look at the cluster may take. A call that a follower had passed on to a leader which was cut off has no answer any more; the next
+// call goes to the leader of then.
+const answerWithin = 2 * time.Second
+
 // ask asks the cluster something until it is answered: between two leaders nobody can.
 func (r *Rack) ask(ctx context.Context, what string, call func(*daemon) (done bool, err error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, daemonPatience, fmt.Errorf("%s: not within %v", what, daemonPatience))
@@ -46,6 +50,8 @@ func (r *Rack) indexOf(name string) int {
 // Leader is the appliance that leads the others.
 func (r *Rack) Leader(ctx context.Context) (index int, err error) {
 	err = r.ask(ctx, "who leads the cluster", func(d *daemon) (bool, error) {
+		ctx, answered := context.WithTimeout(ctx, answerWithin)
+		defer answered()
 		answer, err := d.cluster.ListNodes(ctx, &v1.ListNodesRequest{})
 		for _, n := range answer.GetNodes() {
 			if n.GetLeader() {
@@ -61,6 +67,8 @@ func (r *Rack) Leader(ctx context.Context) (index int, err error) {
 // Home is the appliance that a job is homed at, of several the first; but is one that it must not be at, and -1 none.
 func (r *Rack) Home(ctx context.Context, job string, but int) (index int, err error) {
 	err = r.ask(ctx, "where job "+job+" is homed", func(d *daemon) (bool, error) {
+		ctx, answered := context.WithTimeout(ctx, answerWithin)
+		defer answered()
 		answer, err := d.jobs.GetJob(ctx, &v1.GetJobRequest{Name: job})
 		homes := answer.GetJob().GetHomes()
 		if len(homes) == 0 {
@@ -75,6 +83,8 @@ func (r *Rack) Home(ctx context.Context, job string, but int) (index int, err er
 // AwaitNode waits until jobs can be homed at an appliance.
 func (r *Rack) AwaitNode(ctx context.Context, index int) error {
 	return r.ask(ctx, "appliance "+ApplianceName(index)+" has a part in the cluster", func(d *daemon) (bool, error) {
+		ctx, answered := context.WithTimeout(ctx, answerWithin)
+		defer answered()
 		answer, err := d.cluster.ListNodes(ctx, &v1.ListNodesRequest{})
 		for _, n := range answer.GetNodes() {
 			if n.GetName() == ApplianceName(index) {
