@@ -277,12 +277,12 @@ func TestPythonStaysFlat(t *testing.T) {
 	sc.ends(t)
 }
 
-// TestTorch: four ranks under torchrun train as through gloo, and as in another run to the bit; by both ways into torch. They train until
-// accuracies have settled: after three epochs many digits are on the edge of being recognised, and a last bit decides.
+// TestTorch: four ranks under torchrun train as through gloo, and as in another run to the bit; by both ways into torch. Four epochs:
+// after three the accuracies were 0.83 points apart, and from five on gloo's own losses are farther apart than the check takes (docs/pytorch.md).
 func TestTorch(t *testing.T) {
 	place := pythonPlace(t)
 	for _, through := range []string{torchHook, torchBackend} {
-		cmd := exec.Command("/proc/self/exe", "torch", "--rate", "unshaped", "--through", through, "--packages", place.packages, "--library", place.library)
+		cmd := exec.Command("/proc/self/exe", "torch", "--epochs", "4", "--rate", "unshaped", "--through", through, "--packages", place.packages, "--library", place.library)
 		cmd.Env = append(os.Environ(), asSpillLoad+"=1")
 		out, err := cmd.CombinedOutput()
 		if err != nil || strings.Count(string(out), "  PASS  ") != 4 {

@@ -18,7 +18,7 @@ import (
 // What a training run through Spillway promises beside one through gloo.
 const (
 	torchSpreads   = 4     // the loss of every epoch is gloo's within so many times the spread of gloo's own, see docs/pytorch.md
-	torchLossBound = 0.01  // relative: the most, whatever the spread
+	torchLossBound = 0.01  // relative: a spread that allows more says nothing
 	torchAccuracy  = 0.005 // of the test rows' share, after the last epoch
 )
 
@@ -68,7 +68,7 @@ It needs torch and NumPy for Python (on Debian 12: python3-torch, python3-numpy)
 			&cli.GenericFlag{Name: "loss", Value: &o.loss, Usage: "`PERCENT` of packets lost at a worker's port, each way, like 1%"},
 			&cli.IntFlag{Name: "elements", Aliases: []string{"e"}, Value: 256, Usage: "elements a packet: a multiple of 32 up to 832", Destination: &o.elements},
 			&cli.IntFlag{Name: "window", Aliases: []string{"w"}, Value: 255, Usage: "chunks a worker has in flight", Destination: &o.window},
-			&cli.IntFlag{Name: "epochs", Value: 6, Usage: "passes over the training rows", Destination: &o.epochs},
+			&cli.IntFlag{Name: "epochs", Value: 10, Usage: "passes over the training rows", Destination: &o.epochs},
 			&cli.StringFlag{Name: "through", Value: torchHook, Usage: "`HOW` Spillway is used: hook (of DistributedDataParallel) or backend (of torch.distributed)", Destination: &o.through},
 			&cli.BoolFlag{Name: "step", Usage: "time steps of a large model", Destination: &o.step},
 			&cli.IntFlag{Name: "parameters", Value: 25_600_000, Usage: "of the large model", Destination: &o.parameters},
@@ -250,9 +250,9 @@ func judgeTorch(verdict *demoVerdict, ours, again *torchTraining, gloo []*torchT
 	accuracy := math.Abs(ours.Epochs[last].Test - theirs.Epochs[last].Test)
 	verdict.say(alike, "all %d ranks end with bit-identical weights, %s", len(ours.Weights), short(ours.Weights[0]))
 	verdict.say(repeated, "the second run gives the same losses and weights, bit for bit")
-	verdict.say(worst <= min(torchSpreads*own, torchLossBound),
-		"the loss of every epoch is gloo's within %.2g%%; at most %.2g%%, %d times what gloo's own %d orders of summing are apart, but no more than %g%%",
-		100*worst, 100*min(torchSpreads*own, torchLossBound), torchSpreads, len(gloo), 100*torchLossBound)
+	verdict.say(worst <= torchSpreads*own && torchSpreads*own <= torchLossBound,
+		"the loss of every epoch is gloo's within %.2g%%; at most %.2g%%, %d times what gloo's own %d orders of summing are apart, and that at most %g%%",
+		100*worst, 100*torchSpreads*own, torchSpreads, len(gloo), 100*torchLossBound)
 	verdict.say(accuracy <= torchAccuracy, "the test accuracy is gloo's within %.2f points, at most %g", 100*accuracy, 100*torchAccuracy)
 	return verdict.close()
 }
